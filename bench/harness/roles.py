@@ -1,0 +1,143 @@
+"""The two ends of a measurement, as they run in their processes."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.harness.peer import GREETING_SECONDS, Flow, Peer, Role, Run
+from bench.native.checker import END, HELLO, Checker, Stamper, stamp
+
+WARM_LAPS = 200
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the sender of a stream knows at its end."""
+
+    messages: int
+
+
+@dataclass(frozen=True)
+class Received:
+    """What the receiver of a stream counted."""
+
+    good: int
+    bad: int
+    lost: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Laps:
+    """Round trips, in microseconds."""
+
+    count: int
+    bad: int
+    p50_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An end that raised."""
+
+    trace: str
+
+
+Outcome = Sent | Received | Laps | Failed | None
+
+
+def play(run: Run, role: Role, link: Connection, results: Connection) -> None:
+    """The whole life of one end's process. `link` leads to the other end, `results` to the harness."""
+    # Ctrl-C is the harness's to handle; it stops us then. If it is killed, so are we.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() == 1:
+        return
+    try:
+        peer = make(run, role)
+        _meet(link)
+        peer.connect()
+        outcome = _ROLES[run.flow][role](peer, link)
+        _meet(link)  # nobody takes the rings and sockets away while the other still looks at them
+        peer.close()
+    except BaseException:
+        outcome = Failed(traceback.format_exc())
+    results.send(outcome)
+
+
+def make(run: Run, role: Role) -> Peer:
+    """The peer of a run, from its module."""
+    module = importlib.import_module(f"bench.peers.{run.contestant.module}")
+    made: Peer = module.make(run, role)
+    return made
+
+
+def _meet(link: Connection) -> None:
+    # Greetings and ends may cross with this; only the word that both say counts.
+    link.send("here")
+    while link.recv() != "here":
+        pass
+
+
+def _stream_out(peer: Peer, link: Connection) -> Sent:
+    sender = peer.sender("stream")
+    _meet(link)
+    # Some peers lose what is sent before they have found each other.
+    while not link.poll(GREETING_SECONDS):
+        stamp(sender.body, HELLO)
+        sender.send(sender.body)
+    link.recv()
+    stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count)
+    sender.send_all(stamps)
+    stamp(sender.body, END)
+    sender.send(sender.body)
+    return Sent(stamps.sent)
+
+
+def _stream_in(peer: Peer, link: Connection) -> Received:
+    receiver = peer.receiver("stream")
+    checker = Checker(peer.run.size, on_hello=lambda: link.send("hello"))
+    _meet(link)
+    receiver.receive_all(checker)
+    return Received(checker.good, checker.bad, checker.lost, checker.seconds)
+
+
+def _ping(peer: Peer, link: Connection) -> Laps:
+    sender, receiver = peer.sender("ping"), peer.receiver("pong")
+    checker = Checker(peer.run.size)
+    _meet(link)
+    peer.begin()
+    send, receive, check = sender.send, receiver.receive, checker.check
+    stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count, laps=True)
+    for body in stamps:
+        send(body)
+        check(receive())
+    peer.finish(sender)
+    laps = stamps.laps_ns()
+    laps = sorted(laps[min(WARM_LAPS, len(laps) // 10) :])
+    if not laps:
+        raise RuntimeError("not one answer came in time")
+    wrong = checker.bad + checker.lost + stamps.sent - checker.good
+    return Laps(len(laps), wrong, laps[len(laps) // 2] / 1e3, laps[len(laps) * 99 // 100] / 1e3)
+
+
+def _pong(peer: Peer, link: Connection) -> None:
+    checker = Checker(peer.run.size)
+    _meet(link)
+    peer.echo(checker.check)
+
+
+_ROLES: dict[Flow, dict[Role, Callable[[Peer, Connection], Outcome]]] = {
+    "stream": {"a": _stream_out, "b": _stream_in},
+    "round trip": {"a": _ping, "b": _pong},
+}

@@ -1,0 +1,50 @@
+"""What all tests share: the counts in force, a directory in shared memory, a summary that hides no skip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.support import counts
+
+settings.register_profile("quick", max_examples=50, deadline=None, derandomize=False, print_blob=True)
+settings.register_profile("full", settings.get_profile("quick"), max_examples=1000)
+settings.load_profile("full" if counts.FULL else "quick")
+
+
+def pytest_report_header() -> str:
+    if counts.FULL:
+        return "counts: full"
+    return "counts: quick (make test-full, or ECHOMESH_TEST_FULL=1, for the full ones)"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skips = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if skips:
+        terminalreporter.section("skipped, by reason")
+        for reason, number in skips.most_common():
+            terminalreporter.write_line(f"{number:5} {reason}")
+    if counts.recorded:
+        terminalreporter.section(f"counted loops ({'full' if counts.FULL else 'quick'})")
+        for line in dict.fromkeys(map(str, counts.recorded)):
+            terminalreporter.write_line(line)
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+@pytest.fixture
+def shm_dir() -> Iterator[Path]:
+    """A fresh directory in shared memory that only this user can read; gone after the test."""
+    path = Path(tempfile.mkdtemp(prefix=f"echomesh-test-{os.getpid()}-", dir="/dev/shm"))
+    yield path
+    shutil.rmtree(path)

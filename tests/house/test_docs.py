@@ -1,0 +1,70 @@
+"""The documentation is true: its links lead somewhere and its Python examples run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.markdown import blocks, broken_links
+from tests.support.repository import ROOT, files
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(p for p in files(ROOT / "docs") if p.suffix == ".md")]
+
+
+def run(page: Path, config: Path) -> subprocess.CompletedProcess[str]:
+    """Run the examples of one page as a reader on a fresh machine would."""
+    environment = {**os.environ, "ECHOMESH_DIR": str(config / "mesh"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-m", "tests.support.markdown", str(page)]
+    return subprocess.run(
+        command, cwd=config, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.runs for block in blocks(page.read_text()))], ids=name
+)
+def test_examples_run(page: Path, shm_dir: Path) -> None:
+    result = run(page, shm_dir)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_blocks_of_a_page_share_names_and_may_await(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Title\n\n```python\nimport asyncio\nx = 6\n```\n\ntext\n\n"
+        "```python\nawait asyncio.sleep(0)\nprint(x * 7)\n```\n"
+        "```python no-run\nraise SystemExit(3)\n```\n```sh\nexit 4\n```\n"
+    )
+    result = run(page, tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "42\n", "")
+
+
+def test_an_example_that_fails_is_found_out_with_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nsome text\n\n```python\nx = 1\nraise RuntimeError('wrong')\n```\n")
+    result = run(page, tmp_path)
+    assert result.returncode == 1
+    assert "line 7" in result.stderr
+
+
+def test_a_broken_link_is_found_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    (tmp_path / "other.md").write_text("# One Thing\n\n## And `another`!\n")
+    page.write_text(
+        "[a](other.md) [b](other.md#one-thing) [c](other.md#and-another) [d](https://example.invalid/)\n"
+        "[e](missing.md) [f](other.md#nothing) `[g](code.md)`\n\n```text\n[h](code.md)\n```\n"
+    )
+    assert broken_links(page) == ["missing.md", "other.md#nothing"]
