@@ -37,6 +37,8 @@ def _forget_parents_locks() -> None:
     global _turns_pid, _held_lock
     if _turns_pid != os.getpid():
         _held_lock = threading.Lock()  # another thread may have held it when this child was made
+        for lock in _held.values():
+            lock.held = False
         _held.clear()
         _turns.clear()
         _turns_pid = os.getpid()
@@ -95,6 +97,8 @@ class KernelLock:
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
+        self.held = False
+        """Whether this process has it; a child of a fork has none of its parent's."""
         self._fd = fd
         self._adopted: list[int] = []
         status = os.fstat(fd)
@@ -125,6 +129,7 @@ class KernelLock:
                 lock = cls(path, fd)
                 if lock.identity == identity(path):  # else its last holder removed it in between
                     _held[lock.identity] = lock
+                    lock.held = True
                     return lock
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
@@ -132,11 +137,6 @@ class KernelLock:
                     raise translated(error.errno or 0, str(path)) from None
             os.close(fd)
             return None
-
-    @property
-    def held(self) -> bool:
-        """Whether this process has it; a child of a fork has none of its parent's."""
-        return _held.get(self.identity) is self
 
     def write(self, text: str) -> None:
         """Leaves a word for those who look at the file."""
@@ -150,8 +150,9 @@ class KernelLock:
     def release(self) -> None:
         """Gives it up."""
         with _held_lock:
-            if _held.get(self.identity) is not self:
+            if not self.held:
                 return
+            self.held = False
             del _held[self.identity]
             for fd in (self._fd, *self._adopted):
                 os.close(fd)

@@ -54,11 +54,12 @@ class Nukleus:
         self._closed = False
         self._next_tick = 0.0
         self._steps = 0
-        self._watched: list[Inlet] = []
+        self._watched: list[Inlet | None] = []
         self.place, self._owner = self.directory.settle(name)
         try:
             self.bell = Doorbell.create(self.place.doorbell)
             self._waiter = Waiter(self.bell)
+            self._next = self._waiter.next
             self._control = ControlFile.create(self.place.control, capacities or Capacities())
             tally = Tally(self._control.counters())
         except BaseException:
@@ -114,19 +115,23 @@ class Nukleus:
         It returns after one turn at one ring, or when there was nothing to do for `timeout` seconds: for loops of one's
         own. `run` is this until `stop`.
         """
-        self._check_ours()
-        if self._hub.changed:
+        if not self._owner.held:
+            self._check_ours()
+        hub = self._hub
+        if hub.changed:
             self._watch()
-        ready = self._waiter.next(timeout, spin)
-        if 0 <= ready < len(self._watched):
-            self._hub.read(self._watched[ready])
-            self._steps += 1
-            if self._steps % _STEPS_A_LOOK and not self._hub.full:
-                return
-        elif ready >= 0:
-            self._desk.conduct()
-        if self._hub.full:
-            self._hub.flush()
+        ready = self._next(timeout, spin)
+        if ready >= 0:
+            inlet = self._watched[ready]
+            if inlet is not None:
+                hub.read(inlet)
+                self._steps += 1
+                if self._steps % _STEPS_A_LOOK and not hub.full:
+                    return
+            else:
+                self._desk.conduct()
+        if hub.full:
+            hub.flush()
         self._tick_if_due()
 
     def work(self) -> int:
@@ -153,9 +158,10 @@ class Nukleus:
 
     def _watch(self) -> None:
         self._hub.changed = False
-        self._watched = self._hub.readable()
-        rings = [*(inlet.ring for inlet in self._watched), self._control.commands]
-        self._waiter.watch(rings, self._hub.wanted_room())
+        inlets, full = self._hub.readable(), self._hub.wanted_room()
+        self._waiter.watch([*(inlet.ring for inlet in inlets), self._control.commands], full)
+        # What the waiter's numbers stand for: inlets to be read, else commands or room, which are looked for anyway.
+        self._watched = [*inlets, *[None] * (1 + len(full))]
 
     def run(self, *, spin: float = DEFAULT_SPIN_S) -> None:
         """Works until `stop`; with nothing to do it spins for `spin` seconds (`math.inf`: always), then sleeps."""
