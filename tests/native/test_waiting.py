@@ -267,6 +267,11 @@ def test_a_ring_of_the_bell_before_the_wait_is_not_lost(bell: Doorbell, spin: fl
     assert waiter.wait(0, spin=spin) is False
 
 
+def thread_sleeps(thread: threading.Thread) -> bool:
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "S"
+
+
 def test_two_threads_that_sleep_on_one_bell_are_both_woken(bell: Doorbell) -> None:
     threads = []
     for _ in range(2):
@@ -274,7 +279,7 @@ def test_two_threads_that_sleep_on_one_bell_are_both_woken(bell: Doorbell) -> No
         waiter.watch([marked(a_ring(), bell)])
         threads.append(threading.Thread(target=waiter.wait, args=(LOST_S,)))
         threads[-1].start()
-    eventually(lambda: get32(Mapping.open(bell.path), 4) == 2)
+    eventually(lambda: all(thread_sleeps(thread) for thread in threads))
     bell.ring()
     for thread in threads:
         thread.join(LOST_S / 2)

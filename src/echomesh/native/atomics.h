@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -51,6 +52,8 @@ static inline void em_relax(void) {
     __asm__ volatile("yield");
 #endif
 }
+
+static inline void em_yield(void) { sched_yield(); }
 
 static inline int64_t em_now_ns(void) {
     struct timespec t;

@@ -13,6 +13,7 @@ cdef extern from "atomics.h" nogil:
     void em_acquire_fence()
     void em_release_fence()
     void em_relax()
+    void em_yield()
     int64_t em_now_ns()
     int em_futex_wait(void *word, int32_t seen, int64_t timeout_ns)
     void em_futex_wake_all(void *word)

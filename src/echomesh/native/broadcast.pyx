@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from echomesh.errors import Lapped, MessageTooLarge, RingDamaged, UsageError
 from echomesh.native.atomics cimport (
-    em_acquire_fence, em_add32, em_fence, em_load32, em_load64, em_now_ns, em_release_fence, em_store32, em_store64,
+    em_acquire_fence, em_fence, em_load32, em_load64, em_now_ns, em_store32, em_store64,
 )
 from echomesh.native.doorbell cimport SLEEPERS, WORD, bell_sleep, bell_wake
 from echomesh.native.mapping cimport Mapping
@@ -165,7 +165,7 @@ cdef class Receiver(Buffer):
             with nogil:
                 seen = em_load32(bell + WORD)
                 if heard:
-                    em_add32(bell + SLEEPERS, 1)
+                    em_store32(bell + SLEEPERS, 1)
                 em_fence()
                 limit = deadline - em_now_ns()
                 if limit > FOREIGN_POLL_NS and not (heard and em_load32(self.trailer + RINGS)):

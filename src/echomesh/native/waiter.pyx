@@ -1,17 +1,11 @@
 """Waiting for rings: spinning, sleeping, or both."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport EINTR
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
-
 from echomesh.errors import BusyError
-from echomesh.native.atomics cimport (
-    em_add32, em_fence, em_load32, em_now_ns, em_relax, em_store32,
-)
+from echomesh.native.atomics cimport em_fence, em_load32, em_now_ns, em_relax, em_store32, em_yield
 from echomesh.native.doorbell cimport ARMED, SLEEPERS, WORD, Doorbell, bell_sleep
 from echomesh.native.ring cimport Ring
 from echomesh.native.ring_core cimport (
@@ -135,7 +129,7 @@ cdef class Waiter:
                 em_relax()
             if self.rung():
                 return 1
-            sched_yield()   # the one we wait for may have been put on this very core
+            em_yield()      # the one we wait for may have been put on this very core
             now = em_now_ns()
             if until >= 0 and now >= until:
                 return 0
@@ -145,8 +139,6 @@ cdef class Waiter:
     cdef int sleep(self, int64_t deadline) noexcept nogil:
         # 1: something is there, or the bell rang; 0: the time is over; -1: a signal came, or it is time to look again.
         cdef int64_t limit = -1
-        cdef int failed = 0
-        cdef char *base = self.bell.base if self.bell is not None else <char *>&self.seen
         cdef bint foreign = self.bell is None or self.foreign()
         cdef int32_t local = 0
         if deadline >= 0:
@@ -160,11 +152,11 @@ cdef class Waiter:
             return 1 if self.look() else -1
         self.want_room()
         # The mark is left to the next ring: other threads may sleep on this bell too.
-        em_add32(base + SLEEPERS, 1)
+        em_store32(self.bell.base + SLEEPERS, 1)
         em_fence()
         if self.look():
             return 1
-        failed = bell_sleep(base, self.seen, limit)
+        bell_sleep(self.bell.base, self.seen, limit)
         if self.rung() or self.look():
             return 1
         return -1
