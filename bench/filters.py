@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import statistics
-import sys
 import time
-from typing import Any
 
+from bench.harness.machine import OtherLoad
+from bench.harness.rows import Row, compare
 from echomesh.topics import Matcher
 
 MANY = 100_000
@@ -38,7 +38,7 @@ def build(subscriptions: int) -> tuple[Matcher[int], list[str]]:
     return matcher, [f"site{device % 50}/device{device}/temperature" for device in picked]
 
 
-def run(quick: bool) -> list[dict[str, Any]]:
+def row(quick: bool) -> Row:
     """The cost of a match with 100,000 subscriptions beside that with 100, in turns on the same machine."""
     repetitions = 20 if quick else 200
     many, many_topics = build(MANY)
@@ -46,25 +46,22 @@ def run(quick: bool) -> list[dict[str, Any]]:
     for matcher, topics in ((many, many_topics), (few, few_topics)):
         if any(len(matcher.match(topic)) != 3 for topic in topics):
             raise AssertionError("every topic should match three subscriptions")
-    costs_many, costs_few = [], []
+    costs_many, costs_few, loads = [], [], []
     for _ in range(repetitions):
+        load = OtherLoad()
         costs_many.append(_cost_us(many, many_topics))
         costs_few.append(_cost_us(few, few_topics))
-    ours, peer = statistics.median(costs_many), statistics.median(costs_few)
-    low, *_, high = statistics.quantiles(costs_many, n=10)
-    return [
-        {
-            "case": "filter matching with 100,000 subscriptions",
-            "ours": round(ours, 3),
-            "peer": "100 subscriptions",
-            "peer_value": round(peer, 3),
-            "unit": "us a topic",
-            "ratio": round(ours / peer, 2),
-            "target": "at most 2",
-            "repetitions": repetitions,
-            "spread": round((high - low) / ours, 2),
-        }
-    ]
+        loads.append(load.cpus())
+    return compare(
+        f"filter matching with {MANY:,} subscriptions",
+        costs_many,
+        f"{FEW} subscriptions",
+        costs_few,
+        unit="µs a topic",
+        target=0.5,  # within twice the cost
+        less_is_better=True,
+        other_cpus=round(statistics.fmean(loads), 2),
+    )
 
 
 def _cost_us(matcher: Matcher[int], topics: list[str]) -> float:
@@ -73,8 +70,3 @@ def _cost_us(matcher: Matcher[int], topics: list[str]) -> float:
     for topic in topics:
         match(topic)
     return (time.perf_counter_ns() - start) / 1000 / len(topics)
-
-
-if __name__ == "__main__":
-    for row in run(quick="--quick" in sys.argv):
-        print(row)

@@ -58,10 +58,7 @@ Outcome = Sent | Received | Laps | Failed | None
 
 def play(run: Run, role: Role, link: Connection, results: Connection) -> None:
     """The whole life of one end's process. `link` leads to the other end, `results` to the harness."""
-    # Ctrl-C is the harness's to handle; it stops us then. If it is killed, so are we.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() == 1:
+    if not die_with_parent():
         return
     try:
         peer = make(run, role)
@@ -73,6 +70,13 @@ def play(run: Run, role: Role, link: Connection, results: Connection) -> None:
     except BaseException:
         outcome = Failed(traceback.format_exc())
     results.send(outcome)
+
+
+def die_with_parent() -> bool:
+    """Ctrl-C is the harness's to handle; it stops us then. If it is killed, so are we. False: it is gone already."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    return os.getppid() != 1
 
 
 def make(run: Run, role: Role) -> Peer:

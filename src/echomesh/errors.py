@@ -29,6 +29,7 @@ EchomeshError
 └── LogError                         the topic log
     ├── LogDamaged                   a file of the log whose header, size or content is wrong
     ├── LogCorrupt                   records that can't be read any more, by flipped bits or lost bytes
+    ├── NotAnEvent                   a record that is whole, but whose bytes are no CloudEvent
     ├── OffsetsLost                  offsets that hold no event any more
     │   ├── OffsetGone               removed by retention
     │   └── HoleError                given out before an unclean stop, and lost with it
@@ -36,6 +37,7 @@ EchomeshError
     ├── UnknownTopic (KeyError)      no such topic in the log
     ├── LogReadOnly                  appends are refused since the disk failed; reads go on
     ├── DiskFull                     no room for the event; try again when there is
+    ├── LogBusy                      too many appends wait; await some of them
     ├── LogLocked                    another process writes to the directory
     ├── StaleWriter                  a staged epoch older than the writer's last one
     ├── FencedWriter                 a run that a newer one has replaced
@@ -255,6 +257,18 @@ class LogCorrupt(LogError):
         )
 
 
+class NotAnEvent(LogError):
+    """A record that is whole, but whose bytes are no CloudEvent: it has no columns. Raw reads give it."""
+
+    def __init__(self, topic: str, offset: int, reason: object) -> None:
+        self.topic = topic
+        self.first = self.last = self.offset = offset
+        self.reason = reason
+        super().__init__(
+            f"topic {_short(topic)}: offset {offset} is no event: {reason}; skip it to go on at {offset + 1}"
+        )
+
+
 class OffsetsLost(LogError):
     """Offsets `first` to `last` hold no event any more."""
 
@@ -319,6 +333,18 @@ class DiskFull(LogError):
         self.directory = directory
         self.wanted_bytes = wanted_bytes
         super().__init__(f"no room in {directory} for {wanted_bytes} bytes: free some, or keep less (retention)")
+
+
+class LogBusy(LogError):
+    """More waits to be appended than the log takes in; `await log.room()` before the next."""
+
+    def __init__(self, directory: str, waiting_bytes: int, limit_bytes: int) -> None:
+        self.directory = directory
+        self.waiting_bytes = waiting_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            f"{waiting_bytes} bytes wait for {directory}, of {limit_bytes} at the most: await earlier appends"
+        )
 
 
 class LogLocked(LogError):

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.log_support import PATIENCE_S as PATIENCE_S
+from tests.cli.log_support import Log
 from tests.support.repository import ROOT
-
-PATIENCE_S = 60.0
 
 
 class Mesh:
@@ -89,3 +89,9 @@ class Mesh:
 @pytest.fixture
 def mesh(shm_dir: Path) -> Mesh:
     return Mesh(shm_dir / "mesh")
+
+
+@pytest.fixture
+def log(mesh: Mesh, shm_dir: Path) -> Log:
+    # In memory: on a disk each opening waits for what everybody else has to sync.
+    return Log(mesh.environment, shm_dir / "data")

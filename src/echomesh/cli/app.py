@@ -9,16 +9,12 @@ from typing import Annotated
 import typer
 
 from echomesh._version import __version__
-from echomesh.cli import control, demo, echo, ping, streams
-from echomesh.cli.common import fail, say, state
+from echomesh.cli import control, demo, echo, log, ping, streams
+from echomesh.cli.common import examples, fail, say, state
 from echomesh.errors import EchomeshError
 
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-
-
-def _examples(*lines: str) -> str:
-    return "\n".join(["[bold]Examples[/bold]", *(f"[cyan]{line}[/cyan]" for line in lines)])
 
 
 app = typer.Typer(
@@ -26,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_examples(
+    epilog=examples(
         "echomesh demo                       see it work, in a quarter of a minute",
         "echomesh echo                       run an echo in one terminal",
         "echomesh ping --count 50000         and measure it from another",
@@ -61,13 +57,13 @@ def options(
 
 
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "echomesh echo",
         "echomesh echo --name mirror --wait spin",
     )
 )(echo.echo)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "echomesh ping --start                      runs an echo meanwhile",
         "echomesh ping mirror --size 4096",
         "echomesh ping --rate 1000 --count 60000    a minute of steady traffic",
@@ -78,19 +74,31 @@ app.add_typer(
     control.control,
     name="control",
     help="Send a command to a nukleus and print its response.",
-    epilog=_examples(
+    epilog=examples(
         "echomesh control echo capture client",
         "echomesh control echo bind client",
         "echomesh control echo unbind 2 --json",
     ),
 )
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "echomesh streams",
         "echomesh streams --watch --interval 0.5",
         "echomesh streams --json | jq '.nuklei[].name'",
     )
 )(streams.streams)
+app.add_typer(
+    log.log,
+    name="log",
+    help="Read, write and check the topic log in a data directory.",
+    epilog=examples(
+        "echomesh log ls --data /var/lib/echomesh",
+        "echomesh log append orders '{\"id\": 7}' --data ./data",
+        "echomesh log cat orders --since 15m --data ./data | jq .event.data",
+        "echomesh log tail 'orders/**' --data ./data",
+        "ECHOMESH_DATA=./data echomesh log verify",
+    ),
+)
 app.command()(demo.demo)
 
 

@@ -66,6 +66,11 @@ class State:
 state = State(debug=os.environ.get("ECHOMESH_DEBUG", "") not in ("", "0"))
 
 
+def examples(*lines: str) -> str:
+    """What stands below the help of a command."""
+    return "\n".join(["[bold]Examples[/bold]", *(f"[cyan]{line}[/cyan]" for line in lines)])
+
+
 def out() -> Console:
     """The console for results."""
     return Console(highlight=False)

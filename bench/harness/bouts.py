@@ -1,0 +1,73 @@
+"""Measurements that belong together, taken in turns: each repetition has all, the order turned around each time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.harness.machine import OtherLoad
+from bench.harness.pairs import MeasurementFailed
+from bench.harness.rounds import Patience, Say
+from bench.harness.rows import Row, compare
+
+
+@dataclass
+class Figures:
+    """What was measured: for each repetition a figure by name."""
+
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    loads: list[float] = field(default_factory=list)
+
+    def row(
+        self,
+        case: str,
+        ours: str,
+        peer: str,
+        *,
+        unit: str,
+        target: float | None = None,
+        named: str | None = None,
+        theirs: Callable[[Mapping[str, float]], float] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Row:
+        """Ours beside the figure `peer`, or beside what `theirs` makes of a repetition's figures."""
+        pairs = [
+            (found[ours], theirs(found) if theirs else found[peer])
+            for found in self.rounds
+            if ours in found and peer in found
+        ]
+        return compare(
+            case,
+            [pair[0] for pair in pairs],
+            named or peer,
+            [pair[1] for pair in pairs],
+            unit=unit,
+            target=target,
+            other_cpus=round(statistics.fmean(self.loads), 2) if self.loads else None,
+            notes=[*notes, *self.failures.get(ours, []), *self.failures.get(peer, [])],
+        )
+
+
+def bouts(measurements: Mapping[str, Callable[[], float]], repetitions: int, patience: Patience, say: Say) -> Figures:
+    """Takes all measurements `repetitions` times. One that fails is noted, and not tried again."""
+    figures = Figures()
+    for repetition in range(repetitions):
+        order = list(measurements)
+        if repetition % 2:
+            order.reverse()
+        patience.wait()
+        found: dict[str, float] = {}
+        for name in order:
+            say(f"{name} ({repetition + 1} of {repetitions})")
+            if name in figures.failures:
+                continue
+            load = OtherLoad()
+            try:
+                found[name] = measurements[name]()
+            except MeasurementFailed as failure:
+                figures.failures.setdefault(name, []).append(str(failure))
+            figures.loads.append(load.cpus())
+        figures.rounds.append(found)
+    return figures

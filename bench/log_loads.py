@@ -1,0 +1,189 @@
+"""What the processes of part `log` do. Each function runs alone in one (see `harness.apart`) and returns a figure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import uvloop
+
+from echomesh.events import Event
+from echomesh.log import AsyncTopicLog, LogOptions, LogReader, TopicLog
+
+Ready = Callable[[], None]
+
+_ID = "0" * 16
+_FILL_TOGETHER = 4096
+_PACE_SECONDS = 0.005
+
+
+def encoded(size: int) -> Callable[[int], bytes]:
+    """Makes events of `size` bytes as they are on the wire, each with the id of its number."""
+    empty = Event(type="order.created", source="/shop/1", id=_ID, data=b"x" * 40).encode()
+    body = Event(type="order.created", source="/shop/1", id=_ID, data=b"x" * (40 + size - len(empty))).encode()
+    # The length of the length of data may have changed.
+    body = Event(
+        type="order.created", source="/shop/1", id=_ID, data=b"x" * (40 + size - len(empty) - (len(body) - size))
+    ).encode()
+    if len(body) != size:
+        raise ValueError(f"{len(body)} bytes are not {size}")
+    head, _, tail = body.partition(_ID.encode())
+    return lambda number: b"%b%016x%b" % (head, number, tail)
+
+
+def fill(ready: Ready, directory: str, topic: str, size: int, most: int, seconds: float) -> int:
+    """Appends `most` events, or as many as there is time for; how many there are."""
+    make = encoded(size)
+    ready()
+    end = time.perf_counter() + seconds
+    number = 0
+    with TopicLog(directory, LogOptions(duplicate_bytes=0)) as log:
+        while number < most and time.perf_counter() < end:
+            count = min(_FILL_TOGETHER, most - number)
+            log.append_many(topic, [make(i) for i in range(number, number + count)])
+            number += count
+    return number
+
+
+def in_flight(ready: Ready, directory: str, seconds: float, size: int, window: int, topics: int) -> float:
+    """Appends a second that were answered by `AsyncTopicLog`, with `window` of them in flight, over so many topics."""
+    return uvloop.run(_in_flight(ready, directory, seconds, size, window, [f"topic/{i}" for i in range(topics)]))
+
+
+async def _in_flight(ready: Ready, directory: str, seconds: float, size: int, window: int, topics: list[str]) -> float:
+    async with AsyncTopicLog(directory) as log:
+        # A topic's first event makes its files: that happens once, and is not what is measured.
+        await asyncio.gather(*[log.append(topic, b"first") for topic in topics])
+        ready()
+        return await _steady(log, topics, seconds, encoded(size), window)
+
+
+async def _steady(
+    log: AsyncTopicLog, topics: list[str], seconds: float, make: Callable[[int], bytes], window: int
+) -> float:
+    """Keeps `window` appends in flight, in two halves: one can be encoded while the other is synced.
+
+    Nothing hangs on each future but its result: a callback on each costs the loop more than the append.
+    """
+    append, clock, count, half = log.append, time.perf_counter, len(topics), window // 2
+    number = 0
+    before: list[asyncio.Future[int]] = []
+    start = clock()
+    while clock() < start + seconds:
+        futures = [append(topics[i % count], make(i)) for i in range(number, number + half)]
+        number += half
+        await _answered(before)
+        before = futures
+    await _answered(before)
+    return number / (clock() - start)
+
+
+async def _answered(futures: list[asyncio.Future[int]]) -> None:
+    if futures:
+        await futures[-1]  # they are answered in order
+    if not all(future.done() and future.exception() is None for future in futures):
+        raise RuntimeError("an append was not answered, or failed")
+
+
+def one_at_a_time(ready: Ready, directory: str, seconds: float, size: int) -> float:
+    """Appends a second of a thread that waits for each."""
+    make = encoded(size)
+    with TopicLog(directory) as log:
+        log.append("orders", make(0))
+        ready()
+        start = time.perf_counter()
+        end = start + seconds
+        number = 1
+        while (now := time.perf_counter()) < end:
+            log.append("orders", make(number))
+            number += 1
+        return (number - 1) / (now - start)
+
+
+def large_and_empty(
+    ready: Ready, directory: str, large: str, seconds: float, size: int, window: int, turns: int
+) -> list[tuple[float, float]]:
+    """Appends a second to a topic that has much, and to one that has nothing yet, in turns."""
+    return uvloop.run(_large_and_empty(ready, directory, large, seconds, size, window, turns))
+
+
+async def _large_and_empty(
+    ready: Ready, directory: str, large: str, seconds: float, size: int, window: int, turns: int
+) -> list[tuple[float, float]]:
+    found = []
+    async with AsyncTopicLog(directory, LogOptions(duplicate_bytes=0)) as log:
+        ready()
+        make = encoded(size)
+        for turn in range(turns):
+            rates = {}
+            empty = f"empty/{turn}"
+            await log.create(empty)
+            for topic in (large, empty) if turn % 2 else (empty, large):
+                rates[topic] = await _steady(log, [topic], seconds, make, window)
+            found.append((rates[large], rates[empty]))
+    return found
+
+
+def arrow_scan(ready: Ready, directory: str, topic: str, seconds: float) -> float:
+    """Events a second into Arrow record batches, all columns, on one core."""
+    from echomesh.log import arrow
+
+    with LogReader(directory) as log:
+        found = log.topic(topic)
+        for _ in arrow.batches(found, found.earliest):
+            pass  # the page cache is warm afterwards
+        ready()
+        start = time.perf_counter()
+        rows = 0
+        while (now := time.perf_counter()) < start + seconds or not rows:
+            rows += sum(batch.num_rows for batch in arrow.batches(found, found.earliest))
+        return rows / (now - start)
+
+
+def read_round(ready: Ready, directory: str, topic: str, seconds: float) -> float:
+    """Events a second of a reader that reads the topic again and again."""
+    with LogReader(directory) as log:
+        found = log.topic(topic)
+        batches = _endless(found.read, found.earliest, found.end)
+        for _ in range(64):
+            next(batches)
+        ready()
+        start = time.perf_counter()
+        events = 0
+        while (now := time.perf_counter()) < start + seconds:
+            events += next(batches)
+        return events / (now - start)
+
+
+def _endless(read: Callable[[int], object], first: int, end: int) -> Iterator[int]:
+    offset = first
+    while True:
+        records = read(offset)
+        count = len(records)  # type: ignore[arg-type]
+        offset += count
+        yield count
+        if offset >= end:
+            offset = first
+
+
+def paced(ready: Ready, directory: str, seconds: float, per_second: int, size: int) -> float:
+    """Appends a second of a writer that wants `per_second` of them, in small groups that wait for their answers."""
+    return uvloop.run(_paced(ready, directory, seconds, per_second, size))
+
+
+async def _paced(ready: Ready, directory: str, seconds: float, per_second: int, size: int) -> float:
+    make = encoded(size)
+    group = round(per_second * _PACE_SECONDS)
+    async with AsyncTopicLog(directory) as log:
+        await log.create("paced")
+        ready()
+        start = time.perf_counter()
+        number = 0
+        while (now := time.perf_counter()) < start + seconds:
+            due = start + number / per_second
+            if now < due:
+                await asyncio.sleep(due - now)
+            await asyncio.gather(*[log.append("paced", make(number + i)) for i in range(group)])
+            number += group
+        return number / (time.perf_counter() - start)

@@ -1,0 +1,51 @@
+"""The catalogue: which topics a running writer has, for readers. It is made anew at each start and never
+synced.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from echomesh.errors import LogDamaged
+
+Entry = tuple[int, str, str, str]  # number, environment, name, level
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry).decode
+
+
+def start(path: str) -> None:
+    """Begins an empty one; those who read the old one keep it."""
+    with suppress(FileNotFoundError):
+        Path(path).unlink()
+    Path(path).touch()
+
+
+def add(path: str, number: int, environment: str, name: str, level: str) -> None:
+    """Adds a topic; done before the count of topics in the file of high-watermarks goes up."""
+    entry = _encode((number, environment, name, level))
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        os.write(handle, len(entry).to_bytes(4, "little") + entry)
+    finally:
+        os.close(handle)
+
+
+def read(path: str, count: int) -> list[Entry]:
+    """The first `count` topics."""
+    data = Path(path).read_bytes()
+    found: list[Entry] = []
+    at = 0
+    while at + 4 <= len(data) and len(found) < count:
+        size = int.from_bytes(data[at : at + 4], "little")
+        if at + 4 + size > len(data):
+            break
+        try:
+            found.append(_decode(data[at + 4 : at + 4 + size]))
+        except msgspec.MsgspecError as error:
+            raise LogDamaged(path, str(error)) from None
+        at += 4 + size
+    return found

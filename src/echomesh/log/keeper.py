@@ -1,0 +1,110 @@
+"""The keeper: syncs segments in the background, writes checkpoints, and has the next journal file ready."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from echomesh.log import state
+from echomesh.log.state import State
+
+if TYPE_CHECKING:
+    from echomesh.log.core import LogCore
+
+
+class Keeper:
+    """What happens beside the appends, by a thread of its own or when somebody calls `care`."""
+
+    def __init__(self, log: LogCore) -> None:
+        self.log = log
+        self.synced = log.commits.last_number
+        self.turn = threading.RLock()
+        self.thread: threading.Thread | None = None
+        self.stopping = False
+        self.started = 0  # syncs that began, and
+        self.syncs = 0  # the last of them that was done
+
+    def start(self) -> None:
+        """Cares from now on, in a thread."""
+        self.thread = threading.Thread(target=self._run, name="echomesh-log-keeper", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self.stopping = True
+        if self.thread is not None:
+            self.log.commits.call_for_care()
+            self.thread.join()
+            self.thread = None
+
+    def _run(self) -> None:
+        while not self.stopping:
+            self.log.commits.wait_for_care(self.log.options.sync_interval_s)
+            if self.stopping:
+                return
+            try:
+                self.care()
+            except Exception as error:
+                self.log.give_up(error)
+
+    def care(self) -> None:
+        """Syncs what was written, makes full journal files free again, and offers the next one."""
+        with self.turn:
+            self.collect()
+            if self.log.commits.last_number > self.synced or self.log.stages.copies:
+                self.sync()
+            if self.log.journal.needs_checkpoint() or self.log.stages.copies:
+                self.checkpoint()
+            self.log.retain()
+            self.log.stages.care(self.log.options.clock())
+            self.offer()
+
+    def collect(self) -> None:
+        """Takes note of the journal files that got full."""
+        for handle, _, last_number in self.log.commits.take_filled():
+            self.log.journal.filled(handle, last_number)
+
+    def sync(self) -> None:
+        """Makes sure that the segments have all that was committed, and forgets the frames kept for it."""
+        with self.turn:
+            log = self.log
+            self.started += 1
+            number = log.commits.last_number
+            for topic in list(log.topics.values()):
+                if topic.marks:
+                    topic.flush_index()
+            try:
+                log.storage.sync_all(log.paths.root)
+            except OSError:
+                # The page cache may have dropped what it could not write: only memory still has it for sure.
+                log.commits.take_leadership()
+                try:
+                    number = log.commits.last_number
+                    log.commits.rewrite_segments()
+                finally:
+                    log.commits.lead_no_more()
+                log.storage.sync_all(log.paths.root)
+            self.synced = number
+            self.syncs = self.started
+            log.commits.release(number)
+            log.handles.close_retired(log.commits.released_ticket)
+
+    def checkpoint(self, *, clean: bool = False) -> None:
+        """Writes each topic's end, so that the journal up to here is no longer needed."""
+        with self.turn:
+            log = self.log
+            number = log.stages.limit(self.synced, self.syncs)
+            ends = [topic.end() for topic in list(log.topics.values())]
+            saved = State(log.log_id, number, log.journal.sequence, clean, ends, dict(log.writers))
+            state.save(log.storage, log.paths, saved)
+            log.journal.recycle(number)
+            if number == self.synced:
+                log.stages.copied(self.syncs)
+
+    def offer(self) -> None:
+        """Has a journal file ready for when the current one is full."""
+        with self.log.journal.lock:
+            found = self.log.commits.take_next()
+            if found is None:
+                found = self.log.journal.take(0)
+            self.log.commits.offer_journal(*found)

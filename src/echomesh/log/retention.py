@@ -1,0 +1,105 @@
+"""Retention: whole segments are removed once they are too old or too many. `earliest` moves first."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from echomesh.log import index
+from echomesh.log.layout import bases, converted, index_name, parquet_name
+
+if TYPE_CHECKING:
+    from echomesh.log.active import ActiveTopic
+    from echomesh.log.core import LogCore
+
+
+class Kept:
+    """The sealed segments of a topic, as far as retention has to know them."""
+
+    def __init__(self, active: int) -> None:
+        self.active = active  # the segment that was written to when this was looked up
+        self.sizes: dict[int, int] = {}  # by the first offset, in order
+        self.total = 0
+        self.oldest_ns = 1 << 62  # when the first of them was sealed, about
+
+
+class Retention:
+    """Looks at a topic's directory only when a segment of it was sealed or removed."""
+
+    def __init__(self, log: LogCore) -> None:
+        self.log = log
+        self.kept: dict[int, Kept] = {}
+        self.looked = 0
+
+    def run(self, now: int) -> None:
+        """Removes what the options of the log no longer want."""
+        options = self.log.options
+        gone: list[tuple[ActiveTopic, list[int]]] = []
+        for topic in list(self.log.numbered):
+            limit = options.memory_topic_bytes if topic.level == "none" else options.retention_bytes
+            # Nothing is sealed where the first offset stands in the segment that is being written.
+            if (limit is not None or options.retention_s is not None) and topic.earliest < topic.done[0]:
+                found = self._unwanted(topic, limit, now)
+                if found:
+                    gone.append((topic, found))
+        if not gone:
+            return
+        # After a crash the checkpoint says what was removed, and that it was not lost.
+        self.log.keeper.checkpoint()
+        for topic, found in gone:
+            for base in found:
+                self.log.storage.unlink(topic.path(base))
+                self.log.storage.unlink(f"{topic.directory}/{index_name(base)}")
+                self.log.storage.unlink(f"{topic.directory}/{parquet_name(base)}")
+
+    def _unwanted(self, topic: ActiveTopic, limit: int | None, now: int) -> list[int]:
+        active, position, _, _ = topic.done
+        kept = self.kept.get(topic.number)
+        if kept is None or kept.active != active:
+            kept = self.kept[topic.number] = self._look(topic, active)
+        seconds = self.log.options.retention_s
+        oldest = -1 if seconds is None else now - int(seconds * 1e9)
+        found: list[int] = []
+        while kept.sizes and ((limit is not None and kept.total + position > limit) or kept.oldest_ns < oldest):
+            base = next(iter(kept.sizes))
+            kept.total -= kept.sizes.pop(base)
+            found.append(base)
+            topic.earliest = next(iter(kept.sizes), active)
+            kept.oldest_ns = self._sealed_ns(topic, kept)
+        if found:
+            self.log.water.set_earliest(topic.number, topic.earliest)
+        return found
+
+    def _look(self, topic: ActiveTopic, active: int) -> Kept:
+        self.looked += 1
+        kept = Kept(active)
+        names = self.log.storage.names(topic.directory)
+        for base in sorted({*bases(names), *converted(names)}):
+            if topic.earliest <= base < active:
+                kept.sizes[base] = self._size(topic, base)
+        kept.total = sum(kept.sizes.values())
+        kept.oldest_ns = self._sealed_ns(topic, kept)
+        return kept
+
+    def _size(self, topic: ActiveTopic, base: int) -> int:
+        # Another process may convert a segment to Parquet at any time; both files are there for a moment.
+        for path in (f"{topic.directory}/{parquet_name(base)}", topic.path(base)):
+            with suppress(FileNotFoundError):
+                handle = self.log.storage.open(path)
+                try:
+                    return self.log.storage.size(handle)
+                finally:
+                    self.log.storage.close(handle)
+        return 0
+
+    def _sealed_ns(self, topic: ActiveTopic, kept: Kept) -> int:
+        # All records of the first segment are older than the first one of the next.
+        if not kept.sizes or self.log.options.retention_s is None:
+            return 1 << 62
+        following = [*kept.sizes, kept.active][1]
+        try:
+            return topic.first_time(following)
+        except FileNotFoundError:
+            # Not begun yet; or converted, then its index is still there.
+            marks = index.load(self.log.storage, f"{topic.directory}/{index_name(following)}", following)
+            return marks[0].time_ns if marks and marks[0].offset == following else 1 << 62

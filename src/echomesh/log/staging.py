@@ -1,0 +1,393 @@
+"""Staged appends: rows wait in files of their own, and one record of the journal makes them part of their
+topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from typing_extensions import Buffer
+
+from echomesh.errors import FencedWriter, LogError, LogReadOnly, StageMissing, StaleWriter
+from echomesh.log import index, stage_copy, state
+from echomesh.log.layout import HEADER_BYTES
+from echomesh.log.stage_copy import Ending, Key, Layout, Purpose
+from echomesh.log.state import CommitNote, Run, Share, State
+from echomesh.native.log_record import encode
+from echomesh.native.log_sums import crc32c
+
+if TYPE_CHECKING:
+    from echomesh.log.active import ActiveTopic
+    from echomesh.log.core import LogCore
+
+_NO_HOLD: Final = (1 << 63) - 1
+_WRITE_BYTES: Final = 1 << 20
+_COPY_HANDLES: Final = 64
+_EXPIRY_STEP_NS: Final = 60 * 10**9
+
+
+class Staged(NamedTuple):
+    """A stage that was closed: what its writer tells whoever commits."""
+
+    stage: str
+    rows: int
+    checksum: int
+
+
+class Committed(NamedTuple):
+    """What a commit did: the first offset and the number of rows for each (environment, topic)."""
+
+    rows: int
+    offsets: dict[tuple[str, str], tuple[int, int]]
+    repeated: bool
+
+
+class StageWriter:
+    """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
+
+    def __init__(self, log: LogCore, purpose: Purpose) -> None:
+        self.log = log
+        self.name = uuid.uuid4().hex
+        self.made_ns = purpose.made_ns
+        self.path = stage_copy.path_of(log.paths, self.name)
+        self.handle = log.storage.open(self.path + ".new", create=True)
+        self.topics: dict[tuple[str, str], int] = {}
+        self.rows = 0
+        self.position = 0
+        self.checksum = 0
+        self.expired = False
+        self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
+
+    def add(self, topic: str, event: Buffer, *, environment: str = "TST") -> None:
+        """Adds a row."""
+        if self.put(topic, event, environment):
+            self.flush()
+
+    def put(self, topic: str, event: Buffer, environment: str) -> bool:
+        """Adds a row without writing; True when `flush` should be called."""
+        number = self.topics.setdefault((environment, topic), len(self.topics))
+        self.rows += 1
+        self.buffer += encode(self.rows, number, None, event)
+        return len(self.buffer) >= _WRITE_BYTES
+
+    def flush(self) -> None:
+        """Writes what was added."""
+        if self.expired:
+            raise StageMissing(self.name, "it was never closed, and expired")
+        try:
+            self.log.storage.pwrite(self.handle, bytes(self.buffer), self.position)
+        except OSError as error:
+            raise self.log.refused(error, len(self.buffer)) from error
+        self.position += len(self.buffer)
+        self.checksum = crc32c(self.buffer, self.checksum)
+        self.buffer.clear()
+
+    def close(self) -> Staged:
+        """Ends the stage; it is on disk afterwards."""
+        storage = self.log.storage
+        try:
+            self.flush()
+            checksum = self.checksum
+            ending = Ending(list(self.topics), self.rows, checksum)
+            self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
+            self.flush()
+            storage.fdatasync(self.handle)
+            storage.rename(self.path + ".new", self.path)
+            storage.sync_directory(self.log.paths.staging)
+        except OSError as error:
+            raise self.log.refused(error, self.position) from error
+        finally:
+            self._leave()
+        return Staged(self.name, self.rows, checksum)
+
+    def abort(self) -> None:
+        """Drops the rows."""
+        self._leave()
+        self.log.storage.unlink(self.path + ".new")
+
+    def _leave(self) -> None:
+        if self.log.stages.writing.pop(self.name, None) is not None:
+            self.log.storage.close(self.handle)
+
+
+class AsyncStageWriter:
+    """The same for an event loop, which never waits for the disk."""
+
+    def __init__(self, writer: StageWriter) -> None:
+        self.writer = writer
+        self.name = writer.name
+
+    async def add(self, topic: str, event: Buffer, *, environment: str = "TST") -> None:
+        """Adds a row."""
+        if self.writer.put(topic, event, environment):
+            await asyncio.to_thread(self.writer.flush)
+
+    async def close(self) -> Staged:
+        """Ends the stage; it is on disk afterwards."""
+        return await asyncio.to_thread(self.writer.close)
+
+    async def abort(self) -> None:
+        """Drops the rows."""
+        await asyncio.to_thread(self.writer.abort)
+
+
+class Stages:
+    """The stages of a log, and their commits."""
+
+    def __init__(self, log: LogCore) -> None:
+        self.log = log
+        self.turn = threading.Lock()
+        self.holds: dict[ActiveTopic, list[int]] = {}
+        self.uncopied: int | None = None  # the last frame before the oldest commit whose copy is not synced yet
+        self.copies: list[tuple[int, list[str]]] = []  # syncs before the copy was done, and its stages
+        self.writing: dict[str, StageWriter] = {}
+        self.runs: dict[str, dict[str, int]] = {}  # of each writer, in the order in which they began
+        self.begun = 0
+        self.expired_ns = 0
+
+    def stage(self, writer: str, epoch: int, run: str, part: int) -> StageWriter:
+        """Begins a stage."""
+        self.log.check_open()
+        try:
+            made = StageWriter(self.log, Purpose(writer, epoch, run, part, self.log.options.clock()))
+        except OSError as error:
+            raise self.log.refused(error, 0) from error
+        self.writing[made.name] = made
+        self._began(writer, run)
+        return made
+
+    def _began(self, writer: str, run: str) -> None:
+        self.begun += 1
+        self.runs.setdefault(writer, {}).setdefault(run, self.begun)
+
+    def commit(self, writer: str, epoch: int, run: str, stages: list[str]) -> Committed:
+        """Makes the named stages of this epoch part of their topics, all of them or none."""
+        with self.turn:
+            log = self.log
+            log.check_open()
+            if (before := self._before(writer, epoch, run)) is not None:
+                return before
+            read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
+            layouts = stage_copy.lay_out(log.storage, log.paths, read, log.options.segment_bytes)
+            rows = sum(layout.count for layout in layouts.values())
+            topics = {key: log.topic(*key) for key in layouts}
+            for topic in topics.values():
+                if topic.level != "disk":
+                    raise LogError(f"topic {topic.name!r} has the level {topic.level!r}: only `disk` takes staged rows")
+            note = CommitNote(writer, epoch, run, rows, log.options.clock(), stages, [], self._older(writer, run))
+            self._journal(note, topics, layouts)
+            self._copy(note, topics)
+            self._drop(writer, epoch, set(stages))
+            offsets = {key: (share.first, share.count) for key, share in zip(topics, note.shares, strict=True)}
+            return Committed(rows, offsets, False)
+
+    def _older(self, writer: str, run: str) -> list[str]:
+        # Runs that staged something before this one did, and have not committed: they may not come behind it.
+        known = self.runs.get(writer, {})
+        return [other for other, order in known.items() if order < known.get(run, 0)]
+
+    def _before(self, writer: str, epoch: int, run: str) -> Committed | None:
+        last = self.log.writers.get(writer)
+        if last is None:
+            return None
+        if epoch == last.epoch:
+            named = {self.log.numbered[int(number)]: share for number, share in last.offsets.items()}
+            offsets = {(topic.environment, topic.name): share for topic, share in named.items()}
+            return Committed(last.rows, offsets, True)
+        if last.replaced(run):
+            raise FencedWriter(writer, run, last.run)
+        if epoch < last.epoch:
+            raise StaleWriter(writer, epoch, last.epoch)
+        return None
+
+    def _read(self, stage: str, writer: str, epoch: int, run: str) -> Ending:
+        found = stage_copy.check(self.log.storage, self.log.paths, stage)
+        meant = (found.purpose.writer, found.purpose.epoch, found.purpose.run)
+        if meant != (writer, epoch, run):
+            raise StageMissing(stage, f"it is of writer, epoch and run {meant}, not {(writer, epoch, run)}")
+        return found.ending
+
+    def _journal(
+        self,
+        note: CommitNote,
+        topics: dict[Key, ActiveTopic],
+        layouts: dict[Key, Layout],
+    ) -> None:
+        # Offsets and places are taken, and the journal says so. While `slow` is held nobody else appends to
+        # these.
+        log = self.log
+        with log.slow:
+            for topic in topics.values():
+                topic.limit = 0
+                topic.be_born()
+            note.time_ns = max([note.time_ns, *(topic.last_time for topic in topics.values())])
+            note.shares = [self._share(topic, layouts[key]) for key, topic in topics.items()]
+            try:
+                for topic, share in zip(topics.values(), note.shares, strict=True):
+                    self._prepare(topic, share)
+            except OSError as error:
+                raise log.refused(error, note.rows) from error
+            for topic, share in zip(topics.values(), note.shares, strict=True):
+                self._take(topic, share, note.time_ns)
+            if self.uncopied is None:
+                self.uncopied = log.commits.last_number
+            ticket = log.commits.note(state.encode_note(note), list(topics.values()))
+        log.commits.wait(ticket)
+        try:
+            log.check(ticket)
+        except LogError:
+            self._let_go(topics, note)
+            raise
+        state.remember(log.writers, note)
+        for run in note.older_runs:
+            self.runs[note.writer].pop(run, None)
+
+    def _share(self, topic: ActiveTopic, layout: Layout) -> Share:
+        # Where the rows go: on in the topic's segment when that takes all of them, else into segments of their own.
+        first = topic.next_offset
+        if topic.exists and topic.position + layout.bytes <= self.log.options.segment_bytes:
+            run = Run(topic.base, topic.position, first, layout.count, layout.bytes)
+            return Share(topic.number, first, layout.count, [run])
+        runs: list[Run] = []
+        at = first
+        for rows, size in layout.pieces:
+            runs.append(Run(at, HEADER_BYTES, at, rows, size))
+            at += rows
+        return Share(topic.number, first, layout.count, runs)
+
+    def _prepare(self, topic: ActiveTopic, share: Share) -> None:
+        for run in share.runs:
+            handle = topic.open_at(run.base)
+            try:
+                self.log.storage.allocate(handle, run.position + run.bytes)
+            finally:
+                self.log.storage.close(handle)
+
+    def _take(self, topic: ActiveTopic, share: Share, time_ns: int) -> None:
+        self.holds.setdefault(topic, []).append(share.first)
+        topic.hold = min(self.holds[topic])
+        for run in share.runs:
+            if run.base != topic.base or topic.position == 0 or topic.fd < 0:
+                topic.turn_to(run.base, run.position)
+            topic.reserve(run.position + run.bytes, run.count, time_ns)
+        topic.limit = 0
+
+    def _let_go(self, topics: dict[Key, ActiveTopic], note: CommitNote) -> None:
+        for topic, share in zip(topics.values(), note.shares, strict=True):
+            self.holds[topic].remove(share.first)
+            topic.hold = min(self.holds[topic], default=_NO_HOLD)
+
+    def _copy(self, note: CommitNote, topics: dict[Key, ActiveTopic]) -> None:
+        log = self.log
+        handles: dict[tuple[int, int], int] = {}
+        marked: dict[tuple[int, int], int] = {}
+
+        def row(number: int, base: int, offset: int, position: int, event: bytes) -> None:
+            topic = log.numbered[number]
+            if position >= marked.get((number, base), 0):
+                marked[number, base] = position + index.STEP_BYTES
+                topic.marks.append((base, offset, position, note.time_ns))
+            if topic.window is not None and topic.window.find(event, note.time_ns) == -1:
+                topic.window.enter(offset, note.time_ns)
+
+        keys = {topic.number: key for key, topic in topics.items()}
+        try:
+            for number, base, position, data in stage_copy.copies(log.storage, log.paths, note, keys, row):
+                if (number, base) not in handles:
+                    if len(handles) >= _COPY_HANDLES:
+                        log.storage.close(handles.pop(next(iter(handles))))
+                    handles[number, base] = log.open_segment(log.numbered[number], base)
+                log.storage.pwrite(handles[number, base], data, position)
+        except (OSError, StageMissing) as error:
+            # It is committed, and recovery will copy it; until then readers wait before it.
+            refusal = log.refused(error, 0) if isinstance(error, OSError) else LogReadOnly(log.paths.root, str(error))
+            log.commits.refusal = refusal
+            raise refusal from error
+        finally:
+            for handle in handles.values():
+                log.storage.close(handle)
+        self.copies.append((log.keeper.started, list(note.stages)))
+        self._let_go(topics, note)
+        for topic in topics.values():
+            log.water.set_high(topic.number, min(topic.done[2], topic.hold))
+
+    def _drop(self, writer: str, epoch: int, winners: set[str]) -> None:
+        winners = winners.union(*(stages for _, stages in self.copies))
+        for name in self.log.storage.names(self.log.paths.staging):
+            stage, path = name.partition(".")[0], f"{self.log.paths.staging}/{name}"
+            if stage in winners or not name.endswith(".stage"):
+                continue
+            purpose = stage_copy.read_purpose(self.log.storage, path)
+            if purpose is not None and purpose.writer == writer and purpose.epoch <= epoch:
+                self.log.storage.unlink(path)
+
+    def abort(self, writer: str, epoch: int) -> None:
+        """Drops the stages of this epoch that were not committed."""
+        with self.turn:
+            last = self.log.writers.get(writer)
+            if last is None or last.epoch != epoch:
+                self._drop(writer, epoch, set())
+
+    def copied(self, synced_at: int) -> None:
+        """Drops stages whose copies were synced by a sync that began behind them; the checkpoint is
+        written.
+        """
+        for copy in [copy for copy in self.copies if copy[0] < synced_at]:
+            self.copies.remove(copy)
+            for stage in copy[1]:
+                self.log.storage.unlink(stage_copy.path_of(self.log.paths, stage))
+
+    def limit(self, number: int, synced_at: int) -> int:
+        """How far a checkpoint may go: not over a commit whose copy is not synced."""
+        if self.uncopied is None:
+            return number
+        if not any(self.holds.values()) and all(copy[0] < synced_at for copy in self.copies):
+            self.uncopied = None
+            return number
+        return min(number, self.uncopied)
+
+    def roll_forward(self, found: State, note: CommitNote, write: stage_copy.Write) -> None:
+        """Copies a commit's rows again, after a crash."""
+        names = stage_copy.names(found.topics)
+        for number, base, position, data in stage_copy.copies(self.log.storage, self.log.paths, note, names):
+            write(number, base, position, data)
+
+    def open(self, now: int) -> None:
+        """After recovery: knows again which runs have begun."""
+        self.expire(now)
+        found: list[Purpose] = []
+        for name in self.log.storage.names(self.log.paths.staging):
+            purpose = stage_copy.read_purpose(self.log.storage, f"{self.log.paths.staging}/{name}")
+            if purpose is not None:
+                found.append(purpose)
+        for purpose in sorted(found, key=lambda purpose: purpose.made_ns):
+            last = self.log.writers.get(purpose.writer)
+            if last is None or not last.replaced(purpose.run):
+                self._began(purpose.writer, purpose.run)
+
+    def care(self, now: int) -> None:
+        """Lets stages expire, now and then."""
+        if now - self.expired_ns >= _EXPIRY_STEP_NS and self.turn.acquire(blocking=False):
+            try:
+                self.expire(now)
+            finally:
+                self.turn.release()
+
+    def expire(self, now: int) -> None:
+        """Drops stages that nobody committed in time, and what was never closed."""
+        self.expired_ns = now
+        oldest = now - int(self.log.options.stage_expiry_s * 1e9)
+        committed = {stage for _, stages in self.copies for stage in stages}
+        for name in self.log.storage.names(self.log.paths.staging):
+            stage, path = name.partition(".")[0], f"{self.log.paths.staging}/{name}"
+            writer = self.writing.get(stage)
+            if writer is not None:
+                writer.expired = made_late = writer.made_ns < oldest
+            else:
+                purpose = stage_copy.read_purpose(self.log.storage, path) if name.endswith(".stage") else None
+                made_late = purpose is None or purpose.made_ns < oldest
+            if made_late and stage not in committed:
+                self.log.storage.unlink(path)

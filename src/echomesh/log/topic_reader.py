@@ -1,0 +1,307 @@
+"""One topic, read from any offset or time, in batches of checked records."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from echomesh.errors import HoleError, LogBehind, LogCorrupt, LogDamaged, OffsetGone
+from echomesh.log import index
+from echomesh.log.layout import (
+    HEADER_BYTES,
+    bases,
+    check_segment_header,
+    converted,
+    index_name,
+    parquet_name,
+    segment_name,
+)
+from echomesh.native.log_record import BAD, SHORT, Records, find_record, scan
+
+if TYPE_CHECKING:
+    from echomesh.log.parquet_file import ParquetSegment
+    from echomesh.log.reader import LogReader
+    from echomesh.log.view import TopicName
+
+BATCH_BYTES: Final = 1 << 20
+
+
+class TopicReader:
+    """Reads one topic. It remembers where it was, so reading on costs no search."""
+
+    def __init__(self, log: LogReader, name: TopicName) -> None:
+        self.log = log
+        self.name = name.name
+        self.environment = name.environment
+        self.number = name.number
+        self.directory = log.paths.topic(name.number, name.level, log.log_id)
+        self.level = name.level
+        self.bases: list[int] = []
+        self.converted: set[int] = set()  # those of them that are Parquet files
+        self.parquet: ParquetSegment | None = None  # the one that was read last
+        self.checked: set[int] = set()
+        self.place = (-1, -1, -1)  # segment, offset and position behind the last read
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that is still kept."""
+        return self.log.current().earliest(self.number)
+
+    @property
+    def end(self) -> int:
+        """The offset that the next event to become readable will have."""
+        return self.log.current().high(self.number)
+
+    def read(self, offset: int, *, max_bytes: int = BATCH_BYTES, max_records: int = 1 << 40) -> Records:
+        """The records from `offset` on, about `max_bytes` of them and at least one; none at the end of the
+        topic.
+
+        `OffsetGone`, `HoleError` and `LogCorrupt` name the offsets that can't be had; to go on, read behind
+        them.
+        """
+        end = self._check(offset)
+        if offset >= end:
+            return scan(b"", 0, offset)
+        try:
+            return self._read(offset, end, max_bytes, max_records)
+        except FileNotFoundError:
+            # Retention was quicker, or the list had a segment that a killed writer had begun and not committed.
+            self.bases = []
+            end = self._check(offset)
+        try:
+            return self._read(offset, end, max_bytes, max_records)
+        except FileNotFoundError:
+            raise LogCorrupt(self.name, offset, end - 1, self.directory) from None
+
+    def _check(self, offset: int) -> int:
+        earliest, end = self.earliest, self.end
+        if offset < earliest:
+            raise OffsetGone(self.name, offset, earliest - 1)
+        if offset > end:
+            raise LogBehind(self.name, offset, end)
+        return end
+
+    def _read(self, offset: int, end: int, max_bytes: int, max_records: int) -> Records:
+        base, until = self._segment(offset, end)
+        if base < 0:
+            raise HoleError(self.name, offset, until - 1)
+        if base in self.converted:
+            try:
+                return self._parquet(base).read(offset, max_bytes, min(max_records, until - offset))
+            except LogDamaged as error:
+                raise self._damage(error, base, offset, until) from None
+        self._check_header(base, offset, until)
+        position, first = self._find(base, offset)
+        hinted, size = position != HEADER_BYTES, max_bytes
+        while True:
+            data = self._bytes(base, position, size)
+            records = scan(data, 0, first, until, max_records, offset)
+            position, first = position + records.next_position, records.next_offset
+            if len(records):
+                self.place = (base, first, position)
+                return records
+            more = len(data) == size
+            if more and records.stopped == SHORT and records.next_position == 0:
+                size = max(size * 2, int.from_bytes(data[:4], "little") + 8)
+            elif more and (records.stopped == SHORT or records.next_position == len(data)):
+                continue
+            elif hinted:
+                # The index, or what was remembered, may lie: the segment itself decides.
+                position, first, hinted = HEADER_BYTES, base, False
+            elif records.stopped != BAD and self._listed() and self._segment(offset, end) != (base, until):
+                return self._read(offset, end, max_bytes, max_records)
+            else:
+                position, first = self._behind(base, position, first, offset, until, records.stopped), offset
+
+    def _behind(self, base: int, position: int, first: int, offset: int, until: int, stopped: int) -> int:
+        # Something is wrong at `position`. Where the wanted record stands behind it; else the error that says
+        # what is not to be had.
+        if stopped not in (BAD, SHORT) and self.level != "disk":
+            raise HoleError(self.name, max(first, offset), until - 1)
+        found, number = _next_chain(self._bytes(base, position, 1 << 40), max(first, offset - 1), until)
+        if found >= 0 and number == offset:
+            return position + found
+        last = number - 1 if found >= 0 else until - 1
+        raise LogCorrupt(self.name, max(first, offset), last, f"{self.directory}/{segment_name(base)}")
+
+    def parquet_at(self, offset: int) -> tuple[ParquetSegment, int] | None:
+        """The Parquet file that has this offset, and where its offsets end; None when it is in a segment."""
+        if self.converted or not self.bases:
+            base, until = self._segment(offset, self._check(offset))
+            if base in self.converted:
+                try:
+                    return self._parquet(base), until
+                except LogDamaged as error:
+                    raise self._damage(error, base, offset, until) from None
+                except FileNotFoundError:
+                    self.bases = []  # retention was quicker, as `read` will find
+        return None
+
+    def _parquet(self, base: int) -> ParquetSegment:
+        path = f"{self.directory}/{parquet_name(base)}"
+        if self.parquet is None or self.parquet.path != path:
+            from echomesh.log.parquet_file import open_segment  # only who has Parquet files needs PyArrow
+
+            self.parquet = open_segment(self.log, path, self.number, base)
+        return self.parquet
+
+    def _damage(self, error: LogDamaged, base: int, offset: int, until: int) -> LogCorrupt:
+        # A row group is lost, or with its footer the whole file.
+        opened = self.parquet is not None and self.parquet.path == error.path
+        last = self.parquet.last_of(offset) if self.parquet is not None and opened else until - 1
+        return LogCorrupt(self.name, offset, last, f"{self.directory}/{parquet_name(base)}: {error.reason}")
+
+    def _listed(self) -> bool:
+        names = self.log.storage.names(self.directory)
+        self.converted = set(converted(names))
+        before, self.bases = self.bases, sorted({*bases(names), *self.converted})
+        for number, base in self.log.current().segments(self.number):
+            if number == self.number and base not in self.bases:
+                self.bases = sorted([*self.bases, base])
+        return before != self.bases
+
+    def _segment(self, offset: int, end: int) -> tuple[int, int]:
+        # (first offset of the segment that has `offset`, where its offsets end at the latest)
+        if not self.bases or offset < self.bases[0]:
+            self._listed()
+        at = bisect_right(self.bases, offset)
+        until = min(end, self.bases[at]) if at < len(self.bases) else end
+        return (self.bases[at - 1] if at else -1), until
+
+    def _find(self, base: int, offset: int) -> tuple[int, int]:
+        if self.place[:2] == (base, offset):
+            return self.place[2], offset
+        marks = index.load(self.log.storage, f"{self.directory}/{index_name(base)}", base)
+        return index.by_offset(marks, offset, base)
+
+    def _check_header(self, base: int, offset: int, until: int) -> None:
+        if base in self.checked:
+            return
+        path = f"{self.directory}/{segment_name(base)}"
+        if not self.log.current().patches(self.number, base):
+            try:
+                check_segment_header(
+                    self.log.storage.pread(self.log.handle(path), HEADER_BYTES, 0),
+                    path,
+                    self.log.log_id,
+                    self.number,
+                    base,
+                )
+            except LogDamaged:
+                raise LogCorrupt(self.name, offset, until - 1, path) from None
+        self.checked.add(base)
+
+    def _bytes(self, base: int, position: int, size: int) -> bytes:
+        path = f"{self.directory}/{segment_name(base)}"
+        patches = self.log.current().patches(self.number, base)
+        try:
+            handle = self.log.handle(path)
+            there = min(size, max(0, self.log.storage.size(handle) - position)) if size > 1 << 30 else size
+            data = self.log.storage.pread(handle, there, position)
+        except FileNotFoundError:
+            if not patches:
+                raise
+            data = b""
+        if not patches:
+            return data
+        # What the journal has and the segment may not have yet.
+        limit = min(size, max(at + len(patch) for at, patch in patches) - position)
+        patched = bytearray(data.ljust(max(limit, 0), b"\0"))
+        for at, patch in patches:
+            start, stop = max(at, position), min(at + len(patch), position + len(patched))
+            if start < stop:
+                patched[start - position : stop - position] = patch[start - at : stop - at]
+        return bytes(patched)
+
+    def offset_at(self, time_ns: int) -> int:
+        """The offset of the first event that was appended at this time or later; the end when there is
+        none.
+        """
+        earliest, end = self.earliest, self.end
+        self._listed()
+        low = earliest
+        for base in self.bases:
+            if base > earliest and base < end and self._time(base) < time_ns:
+                low = base
+        if low < end and (found := self.parquet_at(low)) is not None:
+            offset = found[0].first_at(time_ns)
+        else:
+            marks = index.load(self.log.storage, f"{self.directory}/{index_name(low)}", low)
+            _, offset = index.by_time(marks, time_ns, low)
+        offset = min(max(offset, earliest), end)
+        while offset < end:
+            try:
+                records = self.read(offset)
+            except (HoleError, LogCorrupt) as gap:
+                offset = gap.last + 1
+                continue
+            older = records.first_at(time_ns)
+            if older < len(records) or not len(records):
+                return offset + older
+            offset = records.next_offset
+        return end
+
+    def _time(self, offset: int) -> int:
+        try:
+            return self.read(offset, max_bytes=4096).time_ns(0)
+        except (HoleError, LogCorrupt):
+            return -1
+
+    def follow(self, offset: int, *, timeout: float | None = None) -> Iterator[Records]:
+        """Batches from `offset` on, and what comes later, until nothing came for `timeout` seconds."""
+        while True:
+            records = self.read(offset)
+            if len(records):
+                offset = records.next_offset
+                yield records
+            elif not self.wait(offset, timeout):
+                return
+
+    async def tail(self, offset: int, *, timeout: float | None = None) -> AsyncIterator[Records]:
+        """`follow` for an event loop, which goes on while there is nothing to read."""
+        while True:
+            records = self.read(offset)
+            if len(records):
+                offset = records.next_offset
+                yield records
+            elif not await self.wait_async(offset, timeout):
+                return
+
+    async def wait_async(self, offset: int, timeout: float | None = None) -> bool:
+        """Waits until there is an event at `offset`; False when the time is over."""
+        return await self.log.wait_async([(self.number, offset)], timeout)
+
+    def wait(self, offset: int, timeout: float | None = None) -> bool:
+        """Sleeps until there is an event at `offset`; False when the time is over."""
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            left = 1.0 if deadline is None else deadline - monotonic()
+            if self.log.wait(self.number, offset, max(left, 0.0)):
+                return True
+            if left <= 0:
+                return False
+
+
+def _next_chain(rest: bytes, above: int, until: int) -> tuple[int, int]:
+    """(position, offset) of the record over `above` where the log goes on behind damage; (-1, -1) for none.
+
+    Bytes inside an event may look like records. Those of the log reach up to its end, one behind the other;
+    only when none do, as with more damage behind, the first that do not run into another record must serve.
+    """
+    likely = (-1, -1)
+    found, number = find_record(rest, 0, above)
+    while found >= 0:
+        chain = scan(rest, found, number, until)
+        if number < until and (chain.next_offset == until or chain.stopped != BAD):
+            return found, number
+        stranger = len(scan(rest, chain.next_position, _offset(rest, chain.next_position), max_records=1))
+        if likely[0] < 0 and number < until and not stranger:
+            likely = found, number
+        found, number = find_record(rest, max(chain.next_position, found + 8), above)
+    return likely
+
+
+def _offset(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position + 8 : position + 16], "little") & (1 << 62) - 1

@@ -1,0 +1,386 @@
+"""Group commit: whoever commits writes all that waits with one write and one fdatasync.
+
+One thread at a time is the leader: it takes the frame that was filled, writes its records to their segments, the frame to
+the journal, syncs, shows the new high-watermarks, and wakes those who wait. It does so without the GIL, so that the disk
+never waits for Python nor Python for the disk.
+"""
+
+from libc.errno cimport ENOSPC
+from libc.stdint cimport int64_t
+
+from echomesh.native.atomics cimport em_fence, em_now_ns
+from echomesh.native.log_fill cimport (
+    NEEDS_JOURNAL, NOTHING, RAISED, after, pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait, pthread_mutex_lock, pthread_mutex_unlock, timespec,
+)
+from echomesh.native.log_frame cimport FRAME_HEADER, frame_clear, frame_free, frame_new, frame_t, write_t
+from echomesh.native.log_journal cimport Journal
+from echomesh.native.log_maps cimport Maps
+from echomesh.native.log_water cimport ring_all, ring_slot, show
+
+NEED_JOURNAL = NEEDS_JOURNAL
+
+cdef enum:
+    MANY = 8                    # writes of a frame, from which on its segments are written through maps
+    TURN_NS = 2000000           # how long at most a commit waits for those who were answered
+    LEAST_TURN_NS = 50000
+    ALONE_NS = 1000000          # a disk that takes longer for a commit is not waited for by an event loop,
+    STALL_NS = 4000000          # and one that took this long just now
+    STALL_PAUSE_NS = 1000000000 # not before this time is over
+
+
+cdef class Commits(Journal):
+    """Commits what `Filling` collected.
+
+    `trouble(status)` is called by the leader when a commit can't go on: a full journal file (NEED_JOURNAL), or the errno
+    of a failed write or sync. It must end with `use_journal`, `rewrite` or `fail`.
+    """
+
+    def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
+        self.trouble = trouble
+        self.maps = Maps()
+        self.alone_ns = ALONE_NS
+
+    cdef int sync_apart(self, frame_t *f) noexcept nogil:
+        cdef int64_t i
+        cdef int failed, last = -1
+        for i in range(f.write_count):
+            if f.writes[i].apart != NULL and f.writes[i].fd != last:
+                last = f.writes[i].fd
+                failed = self.sync(last)
+                if failed:
+                    return failed
+        return 0
+
+    cdef int push(self) noexcept nogil:
+        cdef frame_t *f = self.busy
+        cdef int failed
+        cdef bint mapped = self.direct and f.write_count >= MANY
+        cdef int64_t began = em_now_ns()
+        f.number = self.last_number + 1
+        failed = self.write_segments(f, mapped)
+        if not failed and f.apart_bytes:
+            failed = self.sync_apart(f)
+        if not failed and f.size > FRAME_HEADER:
+            failed = self.write_journal(f)
+            if not failed and mapped:
+                failed = self.copy_to_segments(f)
+            if not failed:
+                failed = self.sync(self.fd)
+        if not failed:
+            self.push_ns += (em_now_ns() - began - self.push_ns) // 8
+            self.settle(f)
+        return failed
+
+    cdef int copy_to_segments(self, frame_t *f) noexcept nogil:
+        # What can't be copied through a map is written as usual, which says what is wrong if anything is.
+        cdef int64_t i = 0, upto = 0
+        cdef int failed
+        cdef write_t *w
+        while i < f.write_count:
+            i += self.maps.copy(f, i, self.fd, self.frame_at, &upto)
+            upto = max(upto, i + 1)
+            while i < upto and i < f.write_count:
+                w = &f.writes[i]
+                if w.apart == NULL and w.length:
+                    failed = self.pwrite(w.fd, f.data + w.start, w.length, w.position)
+                    if failed:
+                        # The next frame takes this one's place, should it be given up.
+                        self.position = self.frame_at
+                        return failed
+                i += 1
+        return 0
+
+    cdef void settle(self, frame_t *f) noexcept nogil:
+        # The frame is on disk: readers may see it, and who waits gets its answer.
+        cdef int64_t i
+        cdef write_t *w
+        pthread_mutex_lock(&self.lock)
+        self.last_number = f.number
+        for i in range(f.write_count):
+            w = &f.writes[i]
+            w.topic.done_offset = w.end_offset
+            w.topic.done_base = w.base
+            w.topic.done_position = w.position + w.length
+            w.topic.done_time = w.end_time
+            show(w.topic.slot, w.end_offset if w.end_offset < w.topic.hold else w.topic.hold)
+        # One fence for all of them, between what is shown and the looks at who sleeps.
+        em_fence()
+        for i in range(f.write_count):
+            ring_slot(f.writes[i].topic.slot)
+        ring_all(self.water.base)
+        self.busy = NULL
+        self.done_ticket = f.ticket
+        f.next = NULL
+        if self.kept_last != NULL:
+            self.kept_last.next = f
+        else:
+            self.kept_first = f
+        self.kept_last = f
+        self.kept_bytes += f.size + f.apart_bytes
+        if self.kept_bytes > self.kept_soft:
+            self.wants_care = True
+            pthread_cond_signal(&self.dirty)
+        self.answered += f.count
+        self.turning = self.signal_fd >= 0 and not self.quiet
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        if not self.quiet:
+            self.tell()
+
+    cdef void new_frame(self) noexcept nogil:
+        # With the lock: another frame fills from now on. Without memory the old one goes on.
+        cdef frame_t *fresh = self.spare
+        if fresh != NULL:
+            self.spare = fresh.next
+            self.spare_bytes -= fresh.room
+            fresh.next = NULL
+        else:
+            fresh = frame_new()
+        if fresh != NULL:
+            self.busy = self.filling
+            self.ticket += 1
+            fresh.ticket = self.ticket
+            self.filling = fresh
+
+    cdef int step(self) noexcept nogil:
+        # The leader's work: one commit.
+        pthread_mutex_lock(&self.lock)
+        if self.busy == NULL and self.filling.size > FRAME_HEADER:
+            self.new_frame()
+        pthread_mutex_unlock(&self.lock)
+        return self.push() if self.busy != NULL else NOTHING
+
+    cdef lead(self, int status):
+        # With the leadership, without the lock: what it takes to get a commit done or refused.
+        try:
+            while status not in (0, NOTHING):
+                if status == RAISED:
+                    raise self.raised
+                self.trouble(status)
+                status = 0
+                if self.busy != NULL:
+                    with nogil:
+                        status = self.push()
+        except BaseException as error:
+            if self.busy != NULL:
+                self.fail(error)
+            if status == RAISED or not isinstance(error, Exception):
+                raise
+        finally:
+            with nogil:
+                pthread_mutex_lock(&self.lock)
+                self.leader = False
+                pthread_cond_broadcast(&self.changed)
+                pthread_cond_signal(&self.work)
+                pthread_mutex_unlock(&self.lock)
+
+    def wait(self, int64_t ticket) -> None:
+        """Returns once the ticket's frame was committed or refused; commits it itself when nobody else does."""
+        cdef bint led
+        cdef int status = 0
+        while True:
+            led = False
+            with nogil:
+                pthread_mutex_lock(&self.lock)
+                while self.done_ticket < ticket and self.leader:
+                    pthread_cond_wait(&self.changed, &self.lock)
+                if self.done_ticket < ticket:
+                    self.leader = led = True
+                pthread_mutex_unlock(&self.lock)
+                if led:
+                    status = self.step()
+            if not led:
+                return
+            self.lead(status)
+
+    def run(self) -> None:
+        """Commits when it is kicked, until `stop`: the work of a thread of its own."""
+        cdef bint led
+        cdef int status = 0
+        while True:
+            led = False
+            with nogil:
+                while not status:
+                    pthread_mutex_lock(&self.lock)
+                    self.wait_for_kick()
+                    led = not self.leader and (self.busy != NULL or self.filling.size > FRAME_HEADER)
+                    self.leader = self.leader or led
+                    pthread_mutex_unlock(&self.lock)
+                    if not led:
+                        break
+                    status = self.step()
+                    if not status:
+                        self.hand_over()
+            if led:
+                self.lead(status)
+                status = 0
+            elif self.stopping:
+                return
+
+    cdef void wait_for_kick(self) noexcept nogil:
+        # With the lock. After a commit those who were answered come back at once: to commit before they do would make
+        # two half-full frames, each with a sync of its own, out of one. That is right when a commit takes longer than
+        # they do; when it is quicker, two half-full frames, one filling while the other is committed, get more done.
+        cdef int64_t coming = self.answered, wait_ns = TURN_NS
+        cdef timespec until
+        cdef bint overlap = self.push_ns < self.turn_ns * (coming + self.filling.count)
+        if overlap:
+            wait_ns = min(max(self.push_ns, LEAST_TURN_NS), TURN_NS)
+        if self.turning and not (overlap and 2 * self.filling.count >= coming):
+            until = after(wait_ns * 1e-9)
+            while self.turning and not self.stopping:
+                if pthread_cond_timedwait(&self.work, &self.lock, &until):
+                    break
+        if self.turning:
+            self.turning = False
+            self.kicked = self.kicked or self.filling.count > 0
+        while not self.stopping and (self.leader or not self.kicked):
+            pthread_cond_wait(&self.work, &self.lock)
+        self.kicked = False
+        self.answered = 0
+
+    cdef void hand_over(self) noexcept nogil:
+        pthread_mutex_lock(&self.lock)
+        self.leader = False
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void kick(self, bint work, bint turned, int64_t count, int64_t began) noexcept nogil:
+        # With `work` there is something to commit; with `turned` the `count` that were answered since `began` have added
+        # what they wanted.
+        pthread_mutex_lock(&self.lock)
+        self.kicked = self.kicked or work
+        if turned:
+            self.turning = False
+            if count > 0:
+                self.turn_ns += ((em_now_ns() - began) // count - self.turn_ns) // 8
+        if not self.turning:
+            pthread_cond_signal(&self.work)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef bint commit_alone(self) except -1:
+        # For an event loop with a single append in flight and a quick disk: commits it here, without the way to the
+        # other thread and back, which takes half as long as the disk does. After a slow sync the loop does not risk
+        # another one for a while.
+        cdef bint led = False
+        cdef int status = 0
+        cdef int64_t began = em_now_ns()
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            if (not self.leader and self.busy == NULL and self.filling.count == 1 and self.push_ns < self.alone_ns
+                    and began > self.alone_from):
+                self.leader = self.quiet = led = True
+            pthread_mutex_unlock(&self.lock)
+            if led:
+                status = self.step()
+                pthread_mutex_lock(&self.lock)
+                self.leader = self.quiet = False
+                if em_now_ns() - began > STALL_NS:
+                    self.alone_from = em_now_ns() + STALL_PAUSE_NS
+                # What went wrong is for the thread to put right.
+                self.kicked = self.kicked or status != 0
+                pthread_cond_broadcast(&self.changed)
+                if self.kicked:
+                    pthread_cond_signal(&self.work)
+                pthread_mutex_unlock(&self.lock)
+        return led and status == 0
+
+    def stop(self) -> None:
+        """Ends `run` once nothing waits any more."""
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        pthread_cond_broadcast(&self.work)
+        pthread_cond_broadcast(&self.dirty)
+        pthread_mutex_unlock(&self.lock)
+
+    def take_leadership(self) -> None:
+        """Waits until nobody commits, and keeps others from it until `lead_no_more`."""
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            while self.leader:
+                pthread_cond_wait(&self.changed, &self.lock)
+            self.leader = True
+            pthread_mutex_unlock(&self.lock)
+
+    def lead_no_more(self) -> None:
+        """Lets others commit again."""
+        pthread_mutex_lock(&self.lock)
+        self.leader = False
+        pthread_cond_broadcast(&self.changed)
+        pthread_cond_signal(&self.work)
+        pthread_mutex_unlock(&self.lock)
+
+    def rewrite(self) -> None:
+        """Writes all that is kept in memory, and the frame that waits, to the new journal file, and syncs it."""
+        cdef frame_t *f = self.kept_first
+        cdef int failed = 0
+        while f != NULL and not failed:
+            failed = self.write_journal(f)
+            f = f.next
+        if not failed:
+            failed = self.push() if self.busy != NULL else self.sync(self.fd)
+        if failed:
+            raise OSError(ENOSPC, "the journal file is too small") if failed == NEEDS_JOURNAL else self.failure(failed)
+
+    def rewrite_segments(self) -> None:
+        """Writes the records of all kept frames to their segments again."""
+        cdef frame_t *f = self.kept_first
+        cdef int failed = 0
+        while f != NULL and not failed:
+            failed = self.write_segments(f)
+            f = f.next
+        if failed:
+            raise self.failure(failed)
+
+    def fail(self, error) -> None:
+        """Gives up everything that waits. Who waits for one of these learns `error`."""
+        cdef int64_t first, last
+        # Nobody may append before the topics are rolled back.
+        self.refusal = error
+        pthread_mutex_lock(&self.lock)
+        frame_free(self.busy)
+        self.busy = NULL
+        frame_clear(self.filling)
+        first, last = self.done_ticket + 1, self.ticket
+        self.ticket += 1
+        self.filling.ticket = self.ticket
+        pthread_mutex_unlock(&self.lock)
+        self.refusal = self.on_failure(first, last, error)
+        pthread_mutex_lock(&self.lock)
+        self.done_ticket = last
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        self.tell()
+
+    def on_failure(self, int64_t first, int64_t last, error):
+        """The frames of these tickets were given up: the writer rolls back, and says whether appends stay refused."""
+        return error
+
+    def rebind(self, water, topics) -> None:
+        """Shows high-watermarks in another file from now on."""
+        # As the leader: nobody shows anything meanwhile.
+        self.take_leadership()
+        self.water = water
+        for topic in topics:
+            topic.bind(water)
+        self.lead_no_more()
+
+    def signal(self, int fd) -> None:
+        """An eventfd that counts commits, for an event loop; -1 for none."""
+        self.signal_fd = fd
+
+    def wait_idle(self) -> None:
+        """Commits until nothing waits."""
+        while not self.idle:
+            self.wait(self.ticket - 1 if self.filling.size <= FRAME_HEADER else self.ticket)
+
+    @property
+    def done(self) -> int:
+        """The last ticket that was committed or refused."""
+        return self.done_ticket
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be committed."""
+        return self.busy == NULL and self.filling.size <= FRAME_HEADER

@@ -1,0 +1,87 @@
+"""The journal file that commits go to, and the next one that stands ready."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from echomesh.native.log_fill cimport (
+    NEEDS_JOURNAL, Filling, pthread_cond_signal, pthread_mutex_lock, pthread_mutex_unlock,
+)
+from echomesh.native.log_frame cimport SECTOR, frame_seal, frame_t
+
+
+cdef class Journal(Filling):
+    """Writes frames one behind the other, and turns to the next file by itself when one is full."""
+
+    def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
+        self.fd = self.next_fd = -1
+        if len(log_id) != 16:
+            raise ValueError("a log id has 16 bytes")
+        memcpy(self.log_key, <char *>log_id, 16)
+        self.last_number = last_number
+
+    cdef bint turn(self, int64_t needed) noexcept nogil:
+        # Whether the journal file, or else the next one that stands ready, takes so many bytes.
+        if self.fd >= 0 and self.position + needed <= self.size:
+            return True
+        if self.next_fd < 0 or needed > self.next_size or self.filled_count == 64:
+            return False
+        if self.fd >= 0:
+            self.filled[self.filled_count][0] = self.fd
+            self.filled[self.filled_count][1] = self.sequence
+            self.filled[self.filled_count][2] = self.last_number
+            self.filled_count += 1
+        self.fd = self.next_fd
+        self.size = self.next_size
+        self.sequence = self.next_sequence
+        self.position = 0
+        self.next_fd = -1
+        self.wants_care = True
+        pthread_cond_signal(&self.dirty)
+        return True
+
+    cdef int write_journal(self, frame_t *f) noexcept nogil:
+        cdef int64_t whole
+        cdef int failed
+        whole = (f.size + SECTOR - 1) & ~<int64_t>(SECTOR - 1)
+        if not self.turn(whole):
+            return NEEDS_JOURNAL
+        frame_seal(f, self.sequence, self.log_key)
+        failed = self.pwrite(self.fd, f.data, whole, self.position)
+        if not failed:
+            self.frame_at = self.position
+            self.position += whole
+        return failed
+
+    def use_journal(self, int fd, int64_t size, int64_t sequence) -> None:
+        """Goes on in another journal file; the one before is full, or abandoned."""
+        self.fd, self.size, self.sequence, self.position = fd, size, sequence, 0
+
+    def offer_journal(self, int fd, int64_t size, int64_t sequence) -> None:
+        """The file to take when this one is full."""
+        pthread_mutex_lock(&self.lock)
+        self.next_fd, self.next_size, self.next_sequence = fd, size, sequence
+        pthread_mutex_unlock(&self.lock)
+
+    def take_next(self):
+        """(fd, size, sequence) of the file that was offered, which is taken back; or None."""
+        cdef int fd
+        pthread_mutex_lock(&self.lock)
+        fd, self.next_fd = self.next_fd, -1
+        pthread_mutex_unlock(&self.lock)
+        return (fd, self.next_size, self.next_sequence) if fd >= 0 else None
+
+    def take_filled(self) -> list:
+        """(fd, sequence, number of the last frame) of the journal files that got full since the last call."""
+        cdef int64_t found[64][3]
+        cdef int count
+        pthread_mutex_lock(&self.lock)
+        count = self.filled_count
+        memcpy(found, self.filled, sizeof(found))
+        self.filled_count = 0
+        pthread_mutex_unlock(&self.lock)
+        return [(found[i][0], found[i][1], found[i][2]) for i in range(count)]
+
+    @property
+    def current(self) -> int:
+        """The handle of the journal file in use, or -1."""
+        return self.fd

@@ -1,0 +1,2 @@
+class Maps:
+    """Segments that the committing thread has mapped."""

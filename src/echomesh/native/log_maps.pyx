@@ -1,0 +1,96 @@
+"""Records for many segments at once.
+
+A frame with a record for each of 256 topics would take 256 calls of pwrite, 3 µs each on ext4: more than everything else
+that an append costs. Instead the segments are mapped, and one preadv copies from the journal file, where the frame has just
+been written, into all of them. The kernel does the copying: where a page can't be had (the disk is full or broken, the file
+shorter than it should be) the call comes back short, while a store of our own would end the process with SIGBUS.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+
+from echomesh.native.log_frame cimport frame_t, topic_t, write_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    ssize_t preadv(int fd, const iovec *iov, int count, int64_t position)
+
+cdef enum:
+    MAP_BYTES = 64 << 20        # of a segment; what stands behind is written by pwrite
+    SMALL = 4096                # larger ones are written by pwrite as well
+    PARTS = 512                 # of one call; the kernel takes 1024
+
+
+cdef class Maps:
+    """Maps by topic, the oldest of which makes room for a new one. Only whoever commits may use them."""
+
+    def __cinit__(self):
+        memset(self.held, 0, sizeof(self.held))
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(MAPS):
+            if self.held[i].base != NULL:
+                munmap(self.held[i].base, MAP_BYTES)
+
+    cdef char *of(self, topic_t *t, int fd, int64_t turn) noexcept nogil:
+        # The map of the topic's segment; NULL when there can't be one.
+        cdef map_t *place
+        cdef void *made
+        if t.map != NULL and t.map_turn == turn:
+            return t.map
+        made = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if made == MAP_FAILED:
+            return NULL
+        if t.map != NULL:
+            place = &self.held[t.map_place]
+        else:
+            t.map_place = self.oldest
+            place = &self.held[self.oldest]
+            self.oldest = (self.oldest + 1) % MAPS
+        if place.base != NULL:
+            munmap(place.base, MAP_BYTES)
+            place.topic.map = NULL
+        place.base = <char *>made
+        place.topic = t
+        t.map = place.base
+        t.map_turn = turn
+        return t.map
+
+    cdef int64_t copy(self, frame_t *f, int64_t begin, int fd, int64_t position, int64_t *upto) noexcept nogil:
+        # Copies the frame's writes from number `begin` on out of the journal file, where the frame stands at `position`.
+        # How many were done, which may be none; `upto` is behind the last one that was tried.
+        cdef iovec parts[PARTS]
+        cdef char between[SMALL]
+        cdef int count = 0
+        cdef int64_t i = begin, at = 0, first = 0, gap
+        cdef write_t *w
+        cdef char *target
+        while i < f.write_count and count + 2 <= PARTS and i - begin < MAPS:
+            w = &f.writes[i]
+            if w.apart != NULL or w.length > SMALL or w.length == 0 or w.position + w.length > MAP_BYTES:
+                break
+            gap = w.start - at if count else 0
+            if gap > SMALL:
+                break
+            target = self.of(w.topic, w.fd, w.turn)
+            if target == NULL:
+                break
+            if not count:
+                first = at = w.start
+            if gap:
+                parts[count].iov_base = between
+                parts[count].iov_len = gap
+                count += 1
+            parts[count].iov_base = target + w.position
+            parts[count].iov_len = w.length
+            count += 1
+            at = w.start + w.length
+            i += 1
+        upto[0] = i
+        if count and preadv(fd, parts, count, position + first) == at - first:
+            return i - begin
+        return 0
