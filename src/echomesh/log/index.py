@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from echomesh.log.layout import HEADER_BYTES
 from echomesh.log.storage import Storage
-from echomesh.native.log_record import scan
 from echomesh.native.log_sums import crc32c
 
 _FIELDS: Final = struct.Struct("<QqI")
@@ -81,16 +80,3 @@ def by_time(marks: list[Mark], time_ns: int, base: int) -> tuple[int, int]:
     """(position, offset) of a record before the first that is not older than this."""
     at = bisect_left(marks, time_ns, key=lambda mark: mark.time_ns)
     return (marks[at - 1].position, marks[at - 1].offset) if at else (HEADER_BYTES, base)
-
-
-def build(data: bytes | memoryview, base: int, until: int = -1) -> list[Mark]:
-    """The index of a segment's bytes, up to the first record that is not whole and true."""
-    records = scan(data, HEADER_BYTES, base, until)
-    marks: list[Mark] = []
-    wanted = 0
-    for i in range(len(records)):
-        position = records.position(i)
-        if position >= wanted:
-            marks.append(Mark(base + i, records.time_ns(i), position))
-            wanted = position + STEP_BYTES
-    return marks
