@@ -40,6 +40,10 @@ COMPARISONS = (
     ),
     Comparison("round trip", 64, (Claim("round trip 64 B, spinning", RING_SPINNING, (ICEORYX_POLL,), target=2.0),)),
     Comparison("round trip", 64, (Claim("round trip 64 B, sleeping", RING_SLEEPING, (UNIX_SOCKET,), target=1.0),)),
+    # One every millisecond: both ends sleep before each message.
+    Comparison(
+        "paced round trip", 64, (Claim("round trip 64 B, sleeping, paced", RING_SLEEPING, (UNIX_SOCKET,), target=1.0),)
+    ),
     # Half as fast as the bare ring is what the nukleus may cost.
     Comparison("round trip", 64, (Claim("echo through the nukleus, 64 B", ECHO, (RING_SPINNING,), target=0.5),)),
 )

@@ -14,7 +14,7 @@ from bench.native.checker import END, Checker, Stamper, stamp
 GREETING_SECONDS = 0.02
 
 Role = Literal["a", "b"]
-Flow = Literal["stream", "round trip"]
+Flow = Literal["stream", "round trip", "paced round trip"]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from bench.harness.peer import GREETING_SECONDS, Flow, Peer, Role, Run
 from bench.native.checker import END, HELLO, Checker, Stamper, stamp
 
 WARM_LAPS = 200
+PAUSE_SECONDS = 0.001
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -53,6 +55,9 @@ class Failed:
     trace: str
 
 
+Send = Callable[[Any], object]
+Receive = Callable[[], Any]
+Check = Callable[[Any], bool]
 Outcome = Sent | Received | Laps | Failed | None
 
 
@@ -121,18 +126,35 @@ def _ping(peer: Peer, link: Connection) -> Laps:
     checker = Checker(peer.run.size)
     _meet(link)
     peer.begin()
-    send, receive, check = sender.send, receiver.receive, checker.check
-    stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count, laps=True)
-    for body in stamps:
-        send(body)
-        check(receive())
+    paced = peer.run.flow == "paced round trip"
+    stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count, laps=not paced)
+    laps = (_paced if paced else _in_a_row)(stamps, sender.send, receiver.receive, checker.check)
     peer.finish(sender)
-    laps = stamps.laps_ns()
     laps = sorted(laps[min(WARM_LAPS, len(laps) // 10) :])
     if not laps:
         raise RuntimeError("not one answer came in time")
     wrong = checker.bad + checker.lost + stamps.sent - checker.good
     return Laps(len(laps), wrong, laps[len(laps) // 2] / 1e3, laps[len(laps) * 99 // 100] / 1e3)
+
+
+def _in_a_row(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> list[int]:
+    for body in stamps:
+        send(body)
+        check(receive())
+    return stamps.laps_ns()
+
+
+def _paced(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> list[int]:
+    # With a pause before each: both ends are asleep, or on their way, when a message comes.
+    laps = []
+    for body in stamps:
+        time.sleep(PAUSE_SECONDS)
+        start = time.perf_counter_ns()
+        send(body)
+        answer = receive()
+        laps.append(time.perf_counter_ns() - start)
+        check(answer)
+    return laps
 
 
 def _pong(peer: Peer, link: Connection) -> None:
@@ -144,4 +166,5 @@ def _pong(peer: Peer, link: Connection) -> None:
 _ROLES: dict[Flow, dict[Role, Callable[[Peer, Connection], Outcome]]] = {
     "stream": {"a": _stream_out, "b": _stream_in},
     "round trip": {"a": _ping, "b": _pong},
+    "paced round trip": {"a": _ping, "b": _pong},
 }

@@ -77,7 +77,7 @@ def compared(comparison: Comparison, repetitions: int, seconds: float, patience:
 
 
 def _row(comparison: Comparison, claim: Claim, rounds: _Rounds) -> Row:
-    less_is_better = comparison.flow == "round trip"
+    less_is_better = comparison.flow != "stream"
     best_of = min if less_is_better else max
     ours, theirs, winners = [], [], []
     for figures in rounds.figures:

@@ -47,7 +47,7 @@ class ZenohPeer(Peer):
             f"bench/{channel}",
             congestion_control=zenoh.CongestionControl.BLOCK,
             reliability=zenoh.Reliability.RELIABLE,
-            express=self.run.flow == "round trip",
+            express=self.run.flow != "stream",
         )
         return ZenohSender(publisher, self.run.size)
 

@@ -48,6 +48,7 @@ def test_a_stream_through_our_ring_counts_every_message(ours: Contestant) -> Non
 @pytest.mark.parametrize("ours", [rings.RING_SPINNING, rings.RING_SLEEPING], ids=lambda one: one.variant)
 def test_every_round_trip_through_our_rings_comes_back(ours: Contestant) -> None:
     assert measure(ours, "round trip", 64, 0, count=500).messages > 0
+    assert measure(ours, "paced round trip", 64, 0, count=20).messages > 0
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,34 @@ def test_write_many_and_a_claim_and_a_lost_claim_wake_too(bell: Doorbell) -> Non
             pass
 
 
+def test_one_that_has_learnt_to_look_out_sleeps_again_once_nothing_comes(bell: Doorbell) -> None:
+    ring = marked(a_ring(), bell)
+    waiter = Waiter(bell)
+    waiter.watch([ring])
+    answers = threading.Event()
+
+    def answer() -> None:
+        while not answers.is_set():
+            if not ring.readable():
+                ring.write(1, b"")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for _ in range(2_000):
+        assert woken(waiter.wait)
+        ring.drain()
+    answers.set()
+    thread.join()
+    ring.drain()
+    while waiter.wait(0):
+        pass
+    start = time.thread_time()
+    for _ in range(100):
+        assert waiter.wait(0.005) is False
+    # Eight looks in vain of 50 us at the most; looking out for the whole time would be half a second.
+    assert time.thread_time() - start < 0.1
+
+
 @pytest.mark.parametrize("spin", [0.0, 0.00002], ids=["sleep", "spin then sleep"])
 @pytest.mark.timeout(900)
 def test_no_wake_up_is_lost_between_two_processes(shm_dir: Path, spin: float) -> None:

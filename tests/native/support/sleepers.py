@@ -31,9 +31,12 @@ def say(text: object) -> None:
 
 
 def delay(chance: random.Random) -> None:
-    """Up to some 30 us, about what it takes to fall asleep, so that wake-ups meet it at every step."""
+    """Up to some 30 us, about what it takes to fall asleep, with or without a look out of 50 us first.
+
+    So wake-ups meet it at every step.
+    """
     if chance.random() < 0.7:
-        end = time.perf_counter_ns() + chance.randrange(30_000)
+        end = time.perf_counter_ns() + chance.randrange(30_000) + chance.choice((0, 45_000))
         while time.perf_counter_ns() < end:
             pass
 

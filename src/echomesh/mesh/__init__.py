@@ -1,0 +1,1 @@
+"""The EventMesh protocol: sessions, subscriptions, CloudEvents, acknowledgements, bridges."""

@@ -1,0 +1,304 @@
+"""The bodies of messages, by command. Property names on the wire are the protocol's (`ClientId`).
+
+Properties that nobody knows are ignored, so that both ends can grow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from echomesh.mesh.codes import PORT, Purpose
+
+
+class Body(Struct, rename="pascal", gc=False):
+    """The properties of a command."""
+
+
+class Server(Struct, rename="pascal", gc=False, frozen=True):
+    """Where an EventMesh server is reached."""
+
+    urn: str
+    port: int = PORT
+
+
+class Hello(Body):
+    """Begins a session. `urn` and `port` are those of a calling server."""
+
+    client_id: str
+    environment: str = "TST"
+    urn: str | None = None
+    port: int | None = None
+    password: str | None = None
+    buffer_cloud_events: int | None = None
+    purpose: int = Purpose.SUBSCRIBE
+    is_server: bool = False
+    pid: int | None = None
+
+
+class Welcome(Body):
+    """The session that HELLO made; `log_id` names the server's data directory, for those who keep offsets."""
+
+    session_id: str
+    log_id: bytes | None = None
+    heartbeat_seconds: float | None = None
+    frame_bytes: int | None = None
+
+
+class Subscribe(Body):
+    """Subscribes to topics or filters.
+
+    `start` is `now`, `acknowledged`, `earliest`, `last`, an offset, or a time (a MessagePack timestamp or RFC 3339
+    text); without it a known subscription goes on where it was, and a new one begins now.
+    """
+
+    client_id: str
+    session_id: str
+    topics: list[str]
+    start: Any = None
+    group: str | None = None
+
+
+class Unsubscribe(Body):
+    """Ends subscriptions and forgets where they were."""
+
+    client_id: str
+    session_id: str
+    topics: list[str]
+    group: str | None = None
+
+
+class Deliver(Body):
+    """Events for a client: consecutive from `offset` on; or `lost`, the range [from, to) that can't be had any more."""
+
+    environment: str
+    topic: str
+    offset: int
+    cloud_events: list[Raw] = []
+    bridge_servers: list[Server] = []
+    lost: tuple[int, int] | None = None
+    tries: int | None = None
+
+
+class Ack(Body):
+    """Everything before `offset` was dealt with. From a server it means: is on disk there, and names the origin."""
+
+    client_id: str
+    session_id: str
+    environment: str
+    topic: str
+    offset: int
+    bridge_servers: list[Server] = []
+    is_client: bool = True
+    origin: bytes | None = None
+
+
+class Nack(Body):
+    """The event at `offset` could not be dealt with: deliver it again after `delay` seconds."""
+
+    client_id: str
+    session_id: str
+    topic: str
+    offset: int
+    delay: float | None = None
+    reason: str | None = None
+
+
+class Forward(Body):
+    """Events for a server, consecutive offsets of one origin: the log that they were first published to."""
+
+    client_id: str
+    session_id: str
+    environment: str
+    topic: str
+    origin: bytes
+    offset: int
+    cloud_events: list[Raw]
+    bridge_servers: list[Server] = []
+
+
+class Publish(Body):
+    """Publishes one event; with `urn` to that server alone."""
+
+    client_id: str
+    session_id: str
+    topic: str
+    cloud_event: Raw
+    urn: str | None = None
+    port: int | None = None
+
+
+class Published(Body):
+    """Where the event is in the topic's log."""
+
+    offset: int
+
+
+class Disconnect(Body):
+    """Ends a session."""
+
+    client_id: str
+    session_id: str
+
+
+class AddBridge(Body):
+    """Bridges to another server; `topics` are filters, all by default."""
+
+    urn: str
+    port: int | None = None
+    client_id: str | None = None
+    session_id: str | None = None
+    topics: list[str] | None = None
+
+
+class RemoveBridge(Body):
+    """Ends a bridge."""
+
+    urn: str
+    port: int | None = None
+    client_id: str | None = None
+    session_id: str | None = None
+
+
+class InSession(Body):
+    """A request without properties of its own."""
+
+    client_id: str
+    session_id: str
+
+
+class BridgeState(Body):
+    """One bridge, as BRIDGES tells it."""
+
+    urn: str
+    port: int
+    active: bool
+    topics: list[str]
+    behind: int = 0
+    reason: str = ""
+
+
+class Bridges(Body):
+    """All bridges of a server."""
+
+    bridges: list[BridgeState]
+
+
+class AskTopics(Body):
+    """Which topics there are, of those that match the filter."""
+
+    client_id: str
+    session_id: str
+    filter: str = "**"
+
+
+class TopicState(Body):
+    """One topic, as TOPICS tells it."""
+
+    topic: str
+    earliest: int
+    latest: int
+    level: str = "disk"
+
+
+class Topics(Body):
+    """The topics of the session's environment."""
+
+    topics: list[TopicState]
+
+
+class AskOffsets(Body):
+    """Where a topic begins and ends, and which offset was the first at `time` (nanoseconds since 1970) or later."""
+
+    client_id: str
+    session_id: str
+    topic: str
+    time: int | None = None
+
+
+class Offsets(Body):
+    """`latest` is the offset that the next event gets; `at_time` answers `time`."""
+
+    log_id: bytes
+    earliest: int
+    latest: int
+    at_time: int | None = None
+
+
+class Fetch(Body):
+    """Records as they are stored, from `offset` on and before `until`, about `max_bytes` of them."""
+
+    client_id: str
+    session_id: str
+    topic: str
+    offset: int
+    until: int | None = None
+    max_bytes: int | None = None
+
+
+class Fetched(Body):
+    """`records` is a run of stored records (see the format of the log), or `lost` says which can't be had."""
+
+    log_id: bytes
+    offset: int
+    next_offset: int
+    records: bytes = b""
+    lost: tuple[int, int] | None = None
+
+
+class Stage(Body):
+    """Rows for a staged publish. `done` ends the stage; `topics` and `cloud_events` go together, one by one."""
+
+    client_id: str
+    session_id: str
+    writer: str
+    epoch: int
+    run: str
+    part: int
+    stage: str | None = None
+    topics: list[str] = []
+    cloud_events: list[Raw] = []
+    done: bool = False
+
+
+class Staged(Body):
+    """The stage's name, for the commit, and its rows so far."""
+
+    stage: str
+    rows: int
+
+
+class Commit(Body):
+    """Makes stages part of their topics, all or none."""
+
+    client_id: str
+    session_id: str
+    writer: str
+    epoch: int
+    run: str
+    stages: list[str]
+
+
+class CommittedStages(Body):
+    """What was committed, the same however often it is asked."""
+
+    epoch: int
+    run: str
+    rows: int
+
+
+class Abort(Body):
+    """Drops the stages of an epoch."""
+
+    client_id: str
+    session_id: str
+    writer: str
+    epoch: int
+
+
+class Notice(Body):
+    """What a server tells without being asked: `kind` is `taken-over` (with topics) or `stopping`."""
+
+    kind: str
+    topics: list[str] = []

@@ -1,0 +1,77 @@
+"""Frames: a length of four bytes, big-endian, before each message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from echomesh.errors import FrameTooLarge
+
+LENGTH_BYTES: Final = 4
+MAX_FRAME: Final = 64 << 20
+STRANGER_FRAME: Final = 64 << 10  # before HELLO succeeded
+
+
+def framed(payload: bytes) -> bytes:
+    """The payload behind its length."""
+    return len(payload).to_bytes(4, "big") + payload
+
+
+class Splitter:
+    """Takes what a connection brings, in pieces of any size, and gives whole payloads.
+
+    It holds no more than one frame and what came with it. A length over `limit` raises `FrameTooLarge` as soon as it is
+    read, before anything is kept for it; the payloads before it are given out first.
+    """
+
+    def __init__(self, limit: int = STRANGER_FRAME) -> None:
+        self.limit = limit
+        self._kept = bytearray()
+        self._need = LENGTH_BYTES
+        self._failed: FrameTooLarge | None = None
+
+    def feed(self, data: bytes | bytearray | memoryview) -> Iterable[bytes]:
+        """The payloads that are whole now."""
+        if self._failed is not None:
+            raise self._failed
+        kept = self._kept
+        if not kept:
+            payloads, at = self._split(bytes(data))
+            if at < len(data):
+                kept += memoryview(data)[at:]
+        else:
+            kept += data
+            if len(kept) < self._need:
+                return ()
+            payloads, at = self._split(bytes(kept))
+            del kept[:at]
+        if not payloads and self._failed is not None:
+            raise self._failed
+        return payloads
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return len(self._kept)
+
+    def check(self) -> None:
+        """Raises `FrameTooLarge` if the next frame is over the limit."""
+        if self._failed is not None:
+            raise self._failed
+
+    def _split(self, data: bytes) -> tuple[list[bytes], int]:
+        payloads: list[bytes] = []
+        at, size = 0, len(data)
+        while size - at >= LENGTH_BYTES:
+            length = int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+            if length > self.limit:
+                self._failed = FrameTooLarge(length, self.limit)
+                return payloads, size
+            behind = at + LENGTH_BYTES + length
+            if behind > size:
+                self._need = behind - at
+                return payloads, at
+            payloads.append(data[at + LENGTH_BYTES : behind])
+            at = behind
+        self._need = LENGTH_BYTES
+        return payloads, at

@@ -1,0 +1,126 @@
+"""What the core of a server needs from outside: a log, somebody who knows who may what, a place for small state.
+
+The asyncio shell brings the real ones. A simulation brings a log on a disk of its own and a clock that it turns by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from echomesh.log.reader import TopicName
+from echomesh.native.log_record import Records
+
+
+class Pending(Protocol):
+    """Something that will be on disk: an append, or small state."""
+
+    def done(self) -> bool:
+        """Whether it is, or failed."""
+        ...
+
+    def result(self) -> object:
+        """Raises what kept it from the disk."""
+        ...
+
+
+class LogPort(Protocol):
+    """The topic log. Appends are answered in order; the shell then calls `MeshCore.settled`."""
+
+    @property
+    def log_id(self) -> bytes:
+        """Names the data directory."""
+        ...
+
+    def append(self, topic: str, event: bytes, *, environment: str, origin: bytes | None = None) -> Pending:
+        """Its result is the offset."""
+        ...
+
+    def append_many(
+        self, topic: str, events: Sequence[bytes], *, environment: str, origins: Sequence[bytes | None] | None = None
+    ) -> Pending:
+        """Its result is the list of offsets."""
+        ...
+
+    def topics(self) -> list[TopicName]:
+        """All topics of all environments."""
+        ...
+
+    def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
+        """(earliest, end), None for a topic that is not there."""
+        ...
+
+    def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
+        """Records from the offset on; `OffsetsLost` and `LogCorrupt` name what can't be had."""
+        ...
+
+    def offset_at(self, environment: str, topic: str, time_ns: int) -> int:
+        """The first offset that was appended at this time or later."""
+        ...
+
+
+class Rights(Protocol):
+    """What one client may do."""
+
+    @property
+    def admin(self) -> bool:
+        """Bridges and everybody's topics."""
+        ...
+
+    @property
+    def server(self) -> bool:
+        """May speak as a bridged server."""
+        ...
+
+    @property
+    def publishes_per_second(self) -> float | None:
+        """The limit, None for none."""
+        ...
+
+    def may_use(self, environment: str) -> bool:
+        """Whether the environment is one of the client's."""
+        ...
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether the topic is within the client's publish filters."""
+        ...
+
+    def may_subscribe(self, filter: str) -> bool:
+        """Whether all that the filter matches is within the client's subscribe filters."""
+        ...
+
+
+class AccessPort(Protocol):
+    """Knows the clients."""
+
+    def verify(self, client_id: str, password: str | None, done: Callable[[Rights | None], None]) -> None:
+        """Calls `done` now or later: with the client's rights, or with None when it is unknown or its password wrong."""
+        ...
+
+    def rights(self, client_id: str) -> Rights | None:
+        """The rights that are in force now."""
+        ...
+
+
+class StatePort(Protocol):
+    """Small durable state: values by key. It is all in memory; writing is behind."""
+
+    def items(self, prefix: tuple[str, ...]) -> list[tuple[tuple[str, ...], object]]:
+        """Everything whose key begins so."""
+        ...
+
+    def get(self, key: tuple[str, ...]) -> object | None:
+        """The value, None for none."""
+        ...
+
+    def put(self, key: tuple[str, ...], value: object) -> None:
+        """Written without waiting: it survives the end of the process, not yet a power cut."""
+        ...
+
+    def delete(self, key: tuple[str, ...]) -> None:
+        """Forgets the key."""
+        ...
+
+    def sync(self) -> Pending:
+        """Done when all that was put before is on disk; the shell then calls `MeshCore.settled`."""
+        ...

@@ -1,0 +1,160 @@
+"""Messages to bytes and back.
+
+A message on the wire is a length and one MessagePack array of eight fields; `frames` splits and joins those.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from echomesh.errors import BadMessage
+from echomesh.mesh.bodies import (
+    Abort,
+    Ack,
+    AddBridge,
+    AskOffsets,
+    AskTopics,
+    Body,
+    Bridges,
+    Commit,
+    CommittedStages,
+    Deliver,
+    Disconnect,
+    Fetch,
+    Fetched,
+    Forward,
+    Hello,
+    InSession,
+    Nack,
+    Notice,
+    Offsets,
+    Publish,
+    Published,
+    RemoveBridge,
+    Stage,
+    Staged,
+    Subscribe,
+    Topics,
+    Unsubscribe,
+    Welcome,
+)
+from echomesh.mesh.codes import DESCRIPTIONS, MAGIC, VERSION, Command, ErrorCode, Status
+
+
+class Message(Struct, array_like=True, gc=False):
+    """One message, its body not looked at yet."""
+
+    magic: str
+    version: str
+    command: int
+    status: int | None
+    description: str | None
+    error: str | None
+    seq: str
+    body: Raw = Raw(b"\xc0")
+
+
+BODIES: Final[dict[Command, type[Body] | None]] = {
+    Command.HEARTBEAT_REQUEST: None,
+    Command.HEARTBEAT_RESPONSE: None,
+    Command.HELLO_REQUEST: Hello,
+    Command.HELLO_RESPONSE: Welcome,
+    Command.SUBSCRIBE_REQUEST: Subscribe,
+    Command.SUBSCRIBE_RESPONSE: None,
+    Command.ASYNC_MESSAGE_TO_CLIENT: Deliver,
+    Command.ASYNC_MESSAGE_TO_CLIENT_ACK: Ack,
+    Command.ADD_BRIDGE_REQUEST: AddBridge,
+    Command.ADD_BRIDGE_RESPONSE: None,
+    Command.ASYNC_MESSAGE_TO_SERVER: Forward,
+    Command.DISCONNECT_REQUEST: Disconnect,
+    Command.DISCONNECT_RESPONSE: None,
+    Command.ASYNC_MESSAGE_TO_CLIENT_ACK_RESPONSE: None,
+    Command.PUBLISH_MESSAGE_REQUEST: Publish,
+    Command.PUBLISH_MESSAGE_RESPONSE: Published,
+    Command.UNSUBSCRIBE_REQUEST: Unsubscribe,
+    Command.UNSUBSCRIBE_RESPONSE: None,
+    Command.NACK_REQUEST: Nack,
+    Command.NACK_RESPONSE: None,
+    Command.TOPICS_REQUEST: AskTopics,
+    Command.TOPICS_RESPONSE: Topics,
+    Command.OFFSETS_REQUEST: AskOffsets,
+    Command.OFFSETS_RESPONSE: Offsets,
+    Command.FETCH_REQUEST: Fetch,
+    Command.FETCH_RESPONSE: Fetched,
+    Command.REMOVE_BRIDGE_REQUEST: RemoveBridge,
+    Command.REMOVE_BRIDGE_RESPONSE: None,
+    Command.BRIDGES_REQUEST: InSession,
+    Command.BRIDGES_RESPONSE: Bridges,
+    Command.STAGE_REQUEST: Stage,
+    Command.STAGE_RESPONSE: Staged,
+    Command.COMMIT_REQUEST: Commit,
+    Command.COMMIT_RESPONSE: CommittedStages,
+    Command.ABORT_REQUEST: Abort,
+    Command.ABORT_RESPONSE: None,
+    Command.NOTICE: Notice,
+}
+
+_NIL: Final = b"\xc0"
+_COMMANDS: Final = {int(command): command for command in Command}
+_decode_message: Final = msgspec.msgpack.Decoder(Message).decode
+_decode_body: Final = {
+    command: msgspec.msgpack.Decoder(body).decode for command, body in BODIES.items() if body is not None
+}
+_MALFORMED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+encode_value: Final = msgspec.msgpack.Encoder().encode
+
+
+def decode(payload: bytes | bytearray | memoryview) -> Message:
+    """The message in the payload of a frame; `BadMessage` for anything else. Its body is still raw."""
+    try:
+        message = _decode_message(payload)
+    except _MALFORMED as error:
+        raise BadMessage(f"no EventMesh message: {error}") from None
+    if message.magic != MAGIC:
+        raise BadMessage(f"the magic value is {MAGIC!r}, not {message.magic[:40]!r}", message.seq)
+    if message.version != VERSION:
+        raise BadMessage(f"the protocol version is {VERSION!r}, not {message.version[:40]!r}", message.seq)
+    if message.command not in _COMMANDS:
+        raise BadMessage(f"{message.command} is no command of version {VERSION}", message.seq)
+    return message
+
+
+def body_of(message: Message) -> Any:
+    """The body in the form of the message's command; None where the command has none. `BadMessage` if it is not so."""
+    command = _COMMANDS[message.command]
+    decode_body = _decode_body.get(command)
+    if decode_body is None:
+        return None
+    try:
+        return decode_body(message.body)
+    except _MALFORMED as error:
+        raise BadMessage(f"the body of {command.name}: {error}", message.seq) from None
+
+
+def encode(
+    command: Command,
+    seq: str,
+    body: Body | None = None,
+    *,
+    status: Status = Status.SUCCESS,
+    description: str | None = None,
+    error: ErrorCode = ErrorCode.NONE,
+) -> bytes:
+    """The payload of a frame."""
+    told = DESCRIPTIONS[status] if description is None else description
+    return encode_value((MAGIC, VERSION, int(command), int(status), told, str(error), seq, body))
+
+
+def answer_to(command: int) -> Command:
+    """The command that answers a request; HEARTBEAT_RESPONSE for what is none of its own."""
+    if command == Command.ASYNC_MESSAGE_TO_CLIENT_ACK:
+        return Command.ASYNC_MESSAGE_TO_CLIENT_ACK_RESPONSE
+    if command == Command.ASYNC_MESSAGE_TO_SERVER:
+        return Command.ASYNC_MESSAGE_TO_CLIENT_ACK
+    following = _COMMANDS.get(command + 1)
+    if following is not None and following.name.endswith("RESPONSE"):
+        return following
+    return Command.HEARTBEAT_RESPONSE
