@@ -1,6 +1,6 @@
 """What the core of a server needs from outside: a log, somebody who knows who may what, a place for small state.
 
-The asyncio shell brings the real ones. A simulation brings a log on a disk of its own and a clock that it turns by hand.
+The asyncio shell brings the real ones, a simulation a log on a disk of its own and a clock that it turns by hand.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from echomesh.log.reader import TopicName
+from echomesh.log.view import TopicName
 from echomesh.native.log_record import Records
 
 
@@ -94,7 +94,7 @@ class AccessPort(Protocol):
     """Knows the clients."""
 
     def verify(self, client_id: str, password: str | None, done: Callable[[Rights | None], None]) -> None:
-        """Calls `done` now or later: with the client's rights, or with None when it is unknown or its password wrong."""
+        """Calls `done`, now or later, with the client's rights; with None for an unknown one or a wrong password."""
         ...
 
     def rights(self, client_id: str) -> Rights | None:
