@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import fmean
 
 from bench import filters, log_loads
@@ -20,7 +19,7 @@ from bench.harness.pairs import MeasurementFailed
 from bench.harness.progress import progress
 from bench.harness.rounds import Patience, Say
 from bench.harness.rows import Row, compare
-from bench.limits.disk import fdatasyncs, real_disk
+from bench.limits.disk import fdatasyncs, on_disk
 from bench.peers import redis_streams
 
 SIZE = 200
@@ -65,7 +64,7 @@ class Plan:
 def run(quick: bool) -> list[Row]:
     plan = Plan(quick)
     rows: list[Row] = []
-    with progress(plan.steps) as say, _directory() as root:
+    with progress(plan.steps) as say, on_disk() as root:
         for title, part in (
             ("appends", _appends),
             ("scans", _scans),
@@ -80,19 +79,10 @@ def run(quick: bool) -> list[Row]:
     return [*rows, filters.row(quick)]
 
 
-@contextlib.contextmanager
-def _directory(parent: str | None = None) -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="echomesh-bench-", dir=parent or real_disk())
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def _appends(plan: Plan, root: str, say: Say) -> list[Row]:
     def measured(function: Callable[..., float], *arguments: object) -> Callable[[], float]:
         def once() -> float:
-            with _directory(root) as place:
+            with on_disk(root) as place:
                 return float(apart(function, place, plan.seconds, *arguments, seconds=plan.seconds))
 
         return once
@@ -147,7 +137,7 @@ def _scans(plan: Plan, root: str, say: Say) -> list[Row]:
         if importlib.util.find_spec("pyarrow") is None:
             rows.append(compare(case, [], "wanted", [], unit=unit, target=1.0, notes=["no pyarrow here"]))
             continue
-        with _directory(root) as place:
+        with on_disk(root) as place:
             say(f"{case}: filling")
             apart(log_loads.fill, place, "scanned", size, count, 120.0, seconds=120.0)
 
@@ -166,7 +156,7 @@ def _always(value: float) -> Callable[[object], float]:
 
 def _readers(plan: Plan, root: str, say: Say) -> list[Row]:
     ours, alone, writer, undisturbed, loads = [], [], [], [], []
-    with _directory(root) as place:
+    with on_disk(root) as place:
         apart(log_loads.fill, place, "read", SIZE, plan.scanned, 120.0, seconds=120.0)
         for repetition in range(plan.repetitions):
             figures = {}
@@ -208,7 +198,7 @@ def _read_together(plan: Plan, place: str, count: int) -> tuple[float, float]:
 
 
 def _large(plan: Plan, root: str, say: Say) -> list[Row]:
-    with _directory(root) as place:
+    with on_disk(root) as place:
         say(f"a topic with {plan.large:,} events")
         # Events are written twice for a while, and half of the disk is not ours to fill.
         room = shutil.disk_usage(place).free // 2 // (LARGE_EVENT_BYTES + 40)

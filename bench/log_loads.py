@@ -8,28 +8,13 @@ from collections.abc import Callable, Iterator
 
 import uvloop
 
-from echomesh.events import Event
+from bench.harness.numbered import encoded
 from echomesh.log import AsyncTopicLog, LogOptions, LogReader, TopicLog
 
 Ready = Callable[[], None]
 
-_ID = "0" * 16
 _FILL_TOGETHER = 4096
 _PACE_SECONDS = 0.005
-
-
-def encoded(size: int) -> Callable[[int], bytes]:
-    """Makes events of `size` bytes as they are on the wire, each with the id of its number."""
-    empty = Event(type="order.created", source="/shop/1", id=_ID, data=b"x" * 40).encode()
-    body = Event(type="order.created", source="/shop/1", id=_ID, data=b"x" * (40 + size - len(empty))).encode()
-    # The length of the length of data may have changed.
-    body = Event(
-        type="order.created", source="/shop/1", id=_ID, data=b"x" * (40 + size - len(empty) - (len(body) - size))
-    ).encode()
-    if len(body) != size:
-        raise ValueError(f"{len(body)} bytes are not {size}")
-    head, _, tail = body.partition(_ID.encode())
-    return lambda number: b"%b%016x%b" % (head, number, tail)
 
 
 def fill(ready: Ready, directory: str, topic: str, size: int, most: int, seconds: float) -> int:

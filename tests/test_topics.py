@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from echomesh.topics import (
     MAX_TOPIC_BYTES,
     Matcher,
     _Node,
+    covers,
     matches,
     parse_filter,
     parse_topic,
@@ -136,6 +138,67 @@ class TestMatches:
         matcher.add(filter, 1)
         assert matcher.match(topic) == frozenset()
         assert time.perf_counter() - start < 1
+
+
+class TestCovers:
+    def test_it_agrees_with_all_topics_for_all_small_filters(self) -> None:
+        # Six segments tell all filters of up to four apart; z stands for every segment that no filter names.
+        topics = ["/".join(path) for length in range(1, 7) for path in itertools.product("abz", repeat=length)]
+        filters = {
+            parse_filter("/".join(path))
+            for length in range(1, 5)
+            for path in itertools.product(["a", "b", "*", "**"], repeat=length)
+        }
+        matched = {
+            filter: {number for number, topic in enumerate(topics) if model(filter, topic)} for filter in filters
+        }
+        wrong = [
+            (wide, narrow)
+            for wide, narrow in itertools.product(filters, repeat=2)
+            if covers(wide, narrow) != (matched[narrow] <= matched[wide])
+        ]
+        assert wrong == []
+
+    @given(FILTERS, FILTERS, TOPICS)
+    def test_a_topic_of_the_narrow_one_is_a_topic_of_the_wide_one(self, wide: str, narrow: str, topic: str) -> None:
+        if covers(wide, narrow) and model(narrow, topic):
+            assert model(wide, topic)
+
+    @given(FILTERS, FILTERS, FILTERS)
+    def test_it_is_an_order(self, a: str, b: str, c: str) -> None:
+        assert covers(a, a)
+        assert covers("**", a)
+        if covers(a, b) and covers(b, c):
+            assert covers(a, c)
+        assert covers(f"{a}/**/{c}", f"{a}/{b}/{c}")
+
+    @given(FILTERS, TOPICS)
+    def test_a_topic_is_covered_by_what_matches_it(self, filter: str, topic: str) -> None:
+        assert covers(filter, topic) == matches(filter, topic)
+
+    @pytest.mark.parametrize(
+        ("wide", "narrow", "expected"),
+        [
+            ("orders/**", "orders/*/created", True),
+            ("orders/**", "orders", True),
+            ("orders/*", "orders/**", False),
+            ("*/**", "**", True),
+            ("a/*/**/a", "a/**/a/**/a", True),
+            ("a/*/**/a", "a/**/a", False),
+            ("a/**", "a*", None),
+        ],
+    )
+    def test_examples(self, wide: str, narrow: str, expected: bool | None) -> None:
+        if expected is None:
+            with pytest.raises(BadTopic):
+                covers(wide, narrow)
+        else:
+            assert covers("/" + wide, "/" + narrow) is expected
+
+    def test_the_longest_filters_need_no_exponential_search(self) -> None:
+        wide = "/".join(["**", "a"] * 40 + ["*"] * 10)
+        assert not covers(wide, "/".join(["*"] * 20 + ["a"] * 60 + ["**"] + ["b"] * 20))
+        assert not covers("/".join(["**", "a"] + ["*"] * 100), "**")
 
 
 class TestFileNames:

@@ -30,6 +30,7 @@ class Figures:
         target: float | None = None,
         named: str | None = None,
         theirs: Callable[[Mapping[str, float]], float] | None = None,
+        less_is_better: bool = False,
         notes: Sequence[str] = (),
     ) -> Row:
         """Ours beside the figure `peer`, or beside what `theirs` makes of a repetition's figures."""
@@ -45,13 +46,20 @@ class Figures:
             [pair[1] for pair in pairs],
             unit=unit,
             target=target,
+            less_is_better=less_is_better,
             other_cpus=round(statistics.fmean(self.loads), 2) if self.loads else None,
             notes=[*notes, *self.failures.get(ours, []), *self.failures.get(peer, [])],
         )
 
 
-def bouts(measurements: Mapping[str, Callable[[], float]], repetitions: int, patience: Patience, say: Say) -> Figures:
-    """Takes all measurements `repetitions` times. One that fails is noted, and not tried again."""
+Measurement = Callable[[], float | Mapping[str, float]]
+
+
+def bouts(measurements: Mapping[str, Measurement], repetitions: int, patience: Patience, say: Say) -> Figures:
+    """Takes all measurements `repetitions` times. One that fails is noted, and not tried again.
+
+    A measurement gives a figure, or several by names of their own; a failure is noted under the measurement's name.
+    """
     figures = Figures()
     for repetition in range(repetitions):
         order = list(measurements)
@@ -65,7 +73,8 @@ def bouts(measurements: Mapping[str, Callable[[], float]], repetitions: int, pat
                 continue
             load = OtherLoad()
             try:
-                found[name] = measurements[name]()
+                measured = measurements[name]()
+                found.update(measured if isinstance(measured, Mapping) else {name: measured})
             except MeasurementFailed as failure:
                 figures.failures.setdefault(name, []).append(str(failure))
             figures.loads.append(load.cpus())

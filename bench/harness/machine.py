@@ -6,13 +6,14 @@ import importlib.metadata
 import os
 import platform
 import resource
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 NOISY_CPUS = 0.2
 LOOK_SECONDS = 0.1
-PACKAGES = ("echomesh", "pyzmq", "eclipse-zenoh", "iceoryx2")
+PACKAGES = ("echomesh", "pyzmq", "eclipse-zenoh", "iceoryx2", "nats-py")
 
 
 def machine(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
@@ -79,3 +80,11 @@ def _own_seconds() -> float:
         usage = resource.getrusage(who)
         total += usage.ru_utime + usage.ru_stime
     return total
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

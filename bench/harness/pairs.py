@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-import socket
 import tempfile
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from bench.harness.machine import free_port
 from bench.harness.peer import Contestant, Flow, Run
 from bench.harness.roles import Failed, Laps, Outcome, Received, Sent, play
 
@@ -35,7 +35,7 @@ def measure(contestant: Contestant, flow: Flow, size: int, seconds: float, *, co
     """One run of one contestant."""
     directory = Path(tempfile.mkdtemp(prefix="echomesh-bench-", dir="/dev/shm"))
     try:
-        run = Run(contestant, flow, size, seconds, directory, _free_port(), count)
+        run = Run(contestant, flow, size, seconds, directory, free_port(), count)
         return _figure(contestant, *_outcomes(run))
     finally:
         _remove(directory)
@@ -105,10 +105,3 @@ def _remove(directory: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 FILE_BYTES = 16 << 20
@@ -47,6 +49,16 @@ def real_disk() -> str:
     here.mkdir(exist_ok=True)
     candidates = [tempfile.gettempdir(), "/var/tmp", str(here)]
     return next((path for path in candidates if Path(path).is_dir() and _kind(path) not in _MEMORY), str(here))
+
+
+@contextlib.contextmanager
+def on_disk(parent: str | None = None) -> Iterator[str]:
+    """A directory on a disk, or in `parent`, that is gone afterwards."""
+    path = tempfile.mkdtemp(prefix="echomesh-bench-", dir=parent or real_disk())
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _kind(path: str) -> str:

@@ -5,8 +5,6 @@ Of the client's work only what any client must do is left, so the figure is the 
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -14,25 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.harness.pairs import MeasurementFailed
+from bench.peers.installed import installed
 
 READY_SECONDS = 15.0
-INSTALL_SECONDS = 300.0
-
-
-def server() -> str:
-    """The path of redis-server; Debian's package is installed where that is possible."""
-    if (found := shutil.which("redis-server")) is not None:
-        return found
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise MeasurementFailed("no redis-server here: apt-get install redis-server")
-    # RUNLEVEL=1: installed, not started.
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"]
-    for step in (command, ["apt-get", "update", "-qq"], command):
-        subprocess.run(step, env=environment, capture_output=True, timeout=INSTALL_SECONDS, check=False)
-        if (found := shutil.which("redis-server")) is not None:
-            return found
-    raise MeasurementFailed("no redis-server here, and apt-get could not install it")
 
 
 def appends(ready: Callable[[], None], directory: str, seconds: float, fsync: str, size: int, in_flight: int) -> float:
@@ -43,7 +25,7 @@ def appends(ready: Callable[[], None], directory: str, seconds: float, fsync: st
         "daemonize": "no", "logfile": str(Path(directory, "redis.log")),
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    process = subprocess.Popen([server(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([installed("redis-server"), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             _connect(connection, process, path)

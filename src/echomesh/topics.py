@@ -67,8 +67,21 @@ def matches(filter: str, topic: str) -> bool:
     >>> matches("orders/*/created", "orders/eu/created"), matches("**/created", "created")
     (True, True)
     """
-    pattern = parse_filter(filter).split("/")
-    segments = parse_topic(topic).split("/")
+    return _glob(parse_filter(filter).split("/"), parse_topic(topic).split("/"))
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every topic that `narrow` matches is matched by `wide` too.
+
+    >>> covers("orders/**", "orders/*/created"), covers("orders/*", "orders/**")
+    (True, False)
+    """
+    # A topic has a segment at least, so these two mean the same.
+    inner = "*/**" if (spelled := parse_filter(narrow)) == "**" else spelled
+    return _glob(_spread(parse_filter(wide)), _spread(inner))
+
+
+def _glob(pattern: list[str], segments: list[str]) -> bool:
     # The usual glob search: on a mismatch only the last `**` takes one segment more: quadratic at worst.
     at = taken = 0
     again: tuple[int, int] | None = None
@@ -76,7 +89,7 @@ def matches(filter: str, topic: str) -> bool:
         if at < len(pattern) and pattern[at] == "**":
             again = (at, taken)
             at += 1
-        elif at < len(pattern) and pattern[at] in ("*", segments[taken]):
+        elif at < len(pattern) and (pattern[at] == segments[taken] or (pattern[at] == "*" and segments[taken] != "**")):
             at += 1
             taken += 1
         elif again is not None:
@@ -85,6 +98,18 @@ def matches(filter: str, topic: str) -> bool:
         else:
             return False
     return all(segment == "**" for segment in pattern[at:])
+
+
+def _spread(filter: str) -> list[str]:
+    # Of a run with a `**`, only how many segments it takes at least can be told: `*/*/**` is `**/*/**/*/**`. Written
+    # so, a filter lies within another exactly if the other one takes it symbol by symbol, `**` by `**` alone.
+    spread: list[str] = []
+    for segment in reversed(filter.split("/")):
+        in_gap = spread[-1:] == ["**"]
+        spread.append(segment)
+        if in_gap and segment == "*":
+            spread.append("**")
+    return spread[::-1]
 
 
 def quote_topic(topic: str) -> str:

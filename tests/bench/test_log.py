@@ -12,6 +12,7 @@ import pytest
 from bench import log_loads
 from bench.harness.apart import Apart, apart
 from bench.harness.bouts import bouts
+from bench.harness.numbered import encoded
 from bench.harness.pairs import MeasurementFailed
 from bench.harness.rounds import Patience
 from bench.limits.disk import fdatasyncs, real_disk
@@ -34,7 +35,7 @@ def events(directory: Path, topic: str) -> list[bytes]:
 
 def test_events_have_the_size_that_was_asked_for_and_ids_of_their_own() -> None:
     for size in (140, 200, 4096, 100_000):
-        make = log_loads.encoded(size)
+        make = encoded(size)
         assert len(make(7)) == size
         assert Event.decode(make(7)).id == "0" * 15 + "7"
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.log_support import PATIENCE_S as PATIENCE_S
 from tests.cli.log_support import Log
+from tests.cli.quick import Forker, Quick
 from tests.support.repository import ROOT
 
 
@@ -84,6 +85,22 @@ class Mesh:
     def files(self) -> list[Path]:
         """Everything that is there."""
         return sorted(self.root.rglob("*"))
+
+
+@pytest.fixture(scope="session")
+def forker() -> Iterator[Forker]:
+    with Forker() as forker:
+        yield forker
+
+
+@pytest.fixture
+def quick(mesh: Mesh, forker: Forker) -> Quick:
+    """As `mesh.run`, in a tenth of the time."""
+
+    def run(*arguments: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return forker.run(*arguments, environment={**mesh.environment, **environment}, given=given)
+
+    return run
 
 
 @pytest.fixture

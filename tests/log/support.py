@@ -55,8 +55,8 @@ def crash(log: TopicLog) -> None:
 
 
 class FaultyStorage(RealStorage):
-    """A real disk on which chosen calls fail: `fail["fdatasync"] = [(count, errno)]` for the next so many
-    calls.
+    """A real disk on which chosen calls fail: `fail["fdatasync"] = (count, errno)` for so many calls, the next
+    ones or those behind `skip` of them.
     """
 
     direct = False
@@ -64,11 +64,15 @@ class FaultyStorage(RealStorage):
     def __init__(self) -> None:
         self.fail: dict[str, tuple[int, int]] = {}
         self.only = ""
+        self.skip = 0
         self.paths: dict[int, str] = {}
 
     def _maybe(self, call: str, path: str) -> None:
         left, code = self.fail.get(call, (0, 0))
         if left and self.only in path:
+            if self.skip:
+                self.skip -= 1
+                return
             self.fail[call] = (left - 1, code)
             raise OSError(code, os.strerror(code), path)
 
@@ -78,6 +82,10 @@ class FaultyStorage(RealStorage):
         handle = super().open(path, create=create)
         self.paths[handle] = path
         return handle
+
+    def close(self, handle: int) -> None:
+        del self.paths[handle]
+        super().close(handle)
 
     def pwrite(self, handle: int, data: Buffer, position: int) -> None:
         self._maybe("pwrite", self.paths[handle])

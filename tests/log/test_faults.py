@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,18 +111,6 @@ def test_a_topic_whose_birth_was_lost_with_a_failed_commit_is_born_again(tmp_pat
         assert stored(tmp_path, topic) == [b"1"]
     with TopicLog(tmp_path, small()) as again:
         assert again.append("c", b"2") == 1
-
-
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small tmpfs needs root")
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small tmpfs is not allowed here")
-    yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 def fill(log: TopicLog, topic: str) -> list[bytes]:

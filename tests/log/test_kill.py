@@ -8,13 +8,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from time import sleep
 
 import pytest
 
-from echomesh.log import LogReader, TopicLog
+from echomesh.log import LogOptions, LogReader, TopicLog
 from tests.log.support import events_of
-from tests.log.writer_process import TOPICS
+from tests.log.writer_process import TOPICS, event, number_of
 from tests.support.counts import count
 from tests.support.repository import ROOT
 
@@ -29,30 +28,34 @@ class Follower(threading.Thread):
         self.directory = directory
         self.topic = topic
         self.seen: list[bytes] = []
-        self.stopping = False
+        self.wanted = sys.maxsize
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
             with LogReader(self.directory) as reader:
                 topic = reader.topic(self.topic)
-                while not self.stopping:
+                while len(self.seen) < self.wanted:
                     for batch in topic.follow(len(self.seen), timeout=0.05):
                         self.seen += batch.events()
-                        if self.stopping:
-                            break
         except BaseException as error:
             self.error = error
 
+    def stop_at(self, wanted: int) -> None:
+        """Ends when so many were seen."""
+        self.wanted = wanted
+        self.join(60)
+        assert not self.is_alive(), f"{len(self.seen)} of {wanted}"
 
-def run_and_kill(directory: Path, start: int, chosen: random.Random) -> dict[int, int]:
-    """Runs a writer for a moment; the events it acknowledged and their offsets."""
+
+def run_and_kill(directory: Path, start: int, life_s: float, *options: str) -> dict[int, int]:
+    """Runs a writer for so long; the events it acknowledged and their offsets."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    command = [sys.executable, "-m", "tests.log.writer_process", str(directory), str(start)]
+    command = [sys.executable, "-m", "tests.log.writer_process", str(directory), str(start), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
     assert process.stdout is not None
     assert process.stdout.readline() == b"open\n"
-    killer = threading.Timer(chosen.uniform(0.0, 0.15), process.kill)
+    killer = threading.Timer(life_s, process.kill)
     killer.start()
     lines = process.stdout.read().split(b"\n")
     process.wait()
@@ -61,37 +64,39 @@ def run_and_kill(directory: Path, start: int, chosen: random.Random) -> dict[int
     return {int(line.split()[0]): int(line.split()[1]) for line in lines[:-1]}
 
 
-def number_of(event: bytes) -> int:
-    return int(event.partition(b":")[0])
-
-
+@pytest.mark.parametrize(
+    ("options", "life_s", "quick", "full"),
+    [([], 0.15, 25, 500), (["convert"], 1.0, 4, 100)],
+    ids=["appends", "converts"],
+)
 def test_a_killed_writer_loses_nothing_that_it_acknowledged_and_readers_saw_nothing_that_vanished(
-    tmp_path: Path,
+    tmp_path: Path, options: list[str], life_s: float, quick: int, full: int
 ) -> None:
     chosen = random.Random(3)
     with TopicLog(tmp_path) as log:
         for t in range(TOPICS):
-            log.append(f"t{t}", b"-1:")
+            log.append(f"t{t}", event(-1, 0))
     followers = [Follower(tmp_path, f"t{t}") for t in range(TOPICS)]
     for follower in followers:
         follower.start()
     acknowledged: dict[int, int] = {}
-    rounds = count(25, 500)
+    rounds = count(quick, full)
     for round in range(rounds):
-        acknowledged |= run_and_kill(tmp_path, round * 1_000_000, chosen)
-    sleep(0.5)
-    for follower in followers:
-        follower.stopping = True
-        follower.join()
-        assert follower.error is None
-    assert len(acknowledged) > rounds
+        acknowledged |= run_and_kill(tmp_path, round * 1_000_000, chosen.uniform(0.0, life_s), *options)
     with LogReader(tmp_path) as reader:
         still = {t: events_of(reader.topic(f"t{t}")) for t in range(TOPICS)}
-    with TopicLog(tmp_path) as log:
+    for t, follower in enumerate(followers):
+        follower.stop_at(len(still[t]))
+        assert follower.error is None
+    assert len(acknowledged) > rounds
+    with TopicLog(tmp_path, LogOptions(parquet_after_s=0.0, duplicate_bytes=0, background=False)) as log:
+        if options:
+            log.core.keeper.care()
+            assert not list(tmp_path.rglob("*.new"))
+            assert list(tmp_path.rglob("*.parquet"))
         for t in range(TOPICS):
             found = events_of(log.reader().topic(f"t{t}"))
-            assert found == still[t]
-            assert found[: len(followers[t].seen)] == followers[t].seen
+            assert found == still[t] == followers[t].seen
             numbers = [number_of(event) for event in found]
             assert numbers == sorted(set(numbers)), "in order, once"
             for number, offset in acknowledged.items():

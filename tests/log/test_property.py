@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from hypothesis import settings
@@ -54,6 +56,15 @@ class LogAgainstLists(RuleBasedStateMachine):
     @rule()
     def care(self) -> None:
         self.log.core.keeper.care()
+
+    @rule(chosen=st.randoms(use_true_random=False))
+    def damage_an_index(self, chosen: random.Random) -> None:
+        indexes = sorted(Path(self.directory).rglob("*.idx"))
+        if indexes:
+            path = chosen.choice(indexes)
+            data = path.read_bytes()
+            other = chosen.choice(indexes).read_bytes()
+            path.write_bytes(chosen.choice([b"", data[:-5], chosen.randbytes(len(data)), data + b"?", other]))
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:

@@ -267,3 +267,40 @@ def test_a_journal_file_that_failed_is_not_used_again(tmp_path: Path) -> None:
     assert not Path(failed).exists()
     log.close()
     assert stored(tmp_path, "a") == [b"0", b"1"]
+
+
+def test_a_topic_that_was_never_committed_leaves_nothing_to_the_next_one_with_its_number(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path, small())
+    log.append("a", b"1")
+    begun = log.core.topic("TST", "begun")
+    begun.make_room(100)
+    (tmp_path / "topics" / "00000001" / "00000000000000000003.seg").write_bytes(b"of a commit that failed")
+    crash(log)
+    log = TopicLog(tmp_path, small())
+    events = [b"%d" % i * 100 for i in range(50)]
+    log.append_many("other", events)
+    assert events_of(log.reader().topic("other")) == events
+    crash(log)
+    for path in tmp_path.glob("checkpoint*"):
+        path.unlink()
+    with TopicLog(tmp_path, small()) as log:
+        assert sorted(name for _, name in log.core.topics) == ["a", "other"]
+        assert events_of(log.reader().topic("other")) == events
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_topic_whose_birth_is_in_a_ruined_last_commit_is_kept_with_its_events(tmp_path: Path, rebooted: bool) -> None:
+    log = TopicLog(tmp_path, small())
+    log.append("a", b"1")
+    log.append("b", b"1")
+    crash(log)
+    (journal,) = [path for path in (tmp_path / "journal").iterdir() if any(path.read_bytes()[:8])]
+    ruin(journal, frames(journal)[-1] + 40, 200)
+    if rebooted:
+        reboot(tmp_path)
+    assert stored(tmp_path, "b") == [b"1"]
+    with TopicLog(tmp_path, small()) as log:
+        assert ("b", 0, 0) in log.report.kept
+        assert log.append("b", b"2") == 1
+    assert stored(tmp_path, "a") == [b"1"]
+    assert stored(tmp_path, "b") == [b"1", b"2"]

@@ -1,25 +1,49 @@
-"""A writer to be killed: appends numbered events, and says on stdout which ones were acknowledged."""
+"""A writer to be killed: appends numbered events, and says on stdout which ones were acknowledged.
+
+With `convert` its segments become Parquet files as soon as they are full, and it looks after its indexes without
+a pause.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 
-from echomesh.log import AsyncTopicLog, LogOptions
+from echomesh.events import Event
+from echomesh.log import AsyncTopicLog, LogOptions, upkeep
 
 TOPICS = 3
 
 
-async def main(directory: str, start: int) -> None:
-    options = LogOptions(segment_bytes=1 << 16, journal_bytes=1 << 18, sync_interval_s=0.02, duplicate_bytes=0)
+def event(number: int, size: int) -> bytes:
+    return Event(type="t", source="/s", id=str(number), data="x" * size, time=None).encode()
+
+
+def number_of(encoded: bytes) -> int:
+    """The number of an event."""
+    return int(Event.decode(encoded).id)
+
+
+async def main(directory: str, start: int, convert: bool) -> None:
+    options = LogOptions(
+        segment_bytes=1 << 16,
+        journal_bytes=1 << 18,
+        sync_interval_s=0.02,
+        duplicate_bytes=0,
+        parquet_after_s=0.0 if convert else None,
+    )
+    if convert:
+        importlib.import_module("echomesh.log.parquet")  # PyArrow takes longer to load than the process lives
+        upkeep.FIRST_S = upkeep.ROUND_S = 0.001  # type: ignore[misc]
     log = AsyncTopicLog(directory, options)
     number = start
     os.write(1, b"open\n")
 
     async def one(mine: int) -> None:
         size = 20 if mine % 50 else 70_000
-        offset = await log.append(f"t{mine % TOPICS}", b"%d:" % mine + b"x" * size)
+        offset = await log.append(f"t{mine % TOPICS}", event(mine, size))
         os.write(1, b"%d %d\n" % (mine, offset))
 
     tasks: set[asyncio.Task[None]] = set()
@@ -33,4 +57,4 @@ async def main(directory: str, start: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), "convert" in sys.argv[3:]))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import select
 import signal
 import sys
 import traceback
@@ -142,3 +143,10 @@ def stoppable() -> Iterator[Stop]:
 def is_terminal() -> bool:
     """Whether results go to a terminal that can be drawn on."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def hung_up() -> bool:
+    """Whether nobody reads our output any more: `tail -f | head` should end when head has, not with the next line."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

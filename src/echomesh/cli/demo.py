@@ -1,4 +1,4 @@
-"""`echomesh demo`: an echo at work, killed, and back again, in a quarter of a minute."""
+"""`echomesh demo`: an echo and two bridged servers at work, killed, cut off, and back again, in half a minute."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rich.text import Text
 
 from echomesh._version import __version__
 from echomesh.cli.common import FAILED, is_terminal, out
+from echomesh.cli.demo_mesh import MeshActs
 from echomesh.cli.ping import trouble
 from echomesh.cli.process import EchoProcess
 from echomesh.cli.stage import Act, Sparkline, commands
@@ -61,11 +62,12 @@ class Row:
 class Demo:
     """The acts, and what they found out."""
 
-    def __init__(self, console: Console, seconds: float, root: Path) -> None:
+    def __init__(self, console: Console, seconds: float, root: Path, disk: Path) -> None:
         self.console = console
-        self.seconds = seconds
+        self.seconds = 0.4 * seconds
         self.directory = Directory(root / "mesh")
         self.scratch = root
+        self.disk = disk
         self.live = is_terminal()
         self.trips = 0
         self.checks: list[tuple[bool, str, str]] = []
@@ -88,6 +90,7 @@ class Demo:
             session = held.enter_context(PingSession("echo", directory=self.directory, timeout=_NOTICED_S))
             self._measure(session)
             self._kill(session, first, held)
+        MeshActs(self.disk, 1.5 * self.seconds, min(100, self.console.width - 4), self.act, self.check).play()
         self._leave()
         return self._sum_up()
 
@@ -262,26 +265,32 @@ def program() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
+@contextlib.contextmanager
+def _scratch(place: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="echomesh-demo-", dir=place, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 def demo(
-    seconds: Annotated[float, typer.Option(min=1.0, hidden=True)] = 14.0,
-    place: Annotated[Path, typer.Option("--in", hidden=True)] = Path("/dev/shm"),
+    seconds: Annotated[float, typer.Option(min=1.0, hidden=True)] = 20.0,
+    place: Annotated[Path | None, typer.Option("--in", hidden=True)] = None,
 ) -> None:
-    """See it work: an echo is measured, killed and restarted before your eyes."""
+    """See it work: an echo is killed, two bridged servers are cut off from each other, and nothing is lost."""
     console = out()
-    console.print(
-        Text.assemble(("echomesh", "bold cyan"), f" {__version__}: processes that talk through shared memory\n")
-    )
-    root = Path(tempfile.mkdtemp(prefix="echomesh-demo-", dir=place if os.access(place, os.W_OK) else None))
-    try:
-        good = Demo(console, seconds, root).play()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    title = ": rings in shared memory, servers that lose no event\n"
+    console.print(Text.assemble(("echomesh", "bold cyan"), f" {__version__}", title))
+    with contextlib.ExitStack() as held:
+        memory = place or Path("/dev/shm")
+        root = held.enter_context(_scratch(memory if os.access(memory, os.W_OK) else None))
+        disk = held.enter_context(_scratch(place))
+        good = Demo(console, seconds, root, disk).play()
     call = program()
     console.print(Text.assemble(("▌ ", "cyan"), ("Go on from here", "bold")))
     lines = [
-        (f"{call} ping --start", "percentiles and a histogram"),
-        (f"{call} echo", "an echo of your own"),
-        (f"{call} streams --watch", "its rings, live, from elsewhere"),
+        (f"{call} up", "a server of your own"),
+        (f"{call} sub 'orders/**'", "print events, in another terminal"),
+        (f"{call} pub orders/new hello", "publish one, in a third"),
+        (f"{call} ping --start", "round trips through shared memory"),
     ]
     console.print(commands(lines), soft_wrap=True)
     if not good:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from echomesh.errors import HoleError, LogCorrupt, OffsetGone
 from echomesh.log import TopicReader, index
-from echomesh.log.layout import HEADER_BYTES, bases, converted, index_name, parquet_name, segment_name
+from echomesh.log.layout import HEADER_BYTES, bases, converted, parquet_name, segment_name
 
 _BLOCK_BYTES = 512
 _LOOK_BYTES = 1 << 16
@@ -105,13 +105,12 @@ def segment_facts(topic: TopicReader) -> list[SegmentFacts]:
 
 
 def _index_state(topic: TopicReader, base: int, used: int) -> tuple[str, int]:
-    path = Path(topic.directory, index_name(base))
-    if not path.exists():
+    found = topic.index_of(base)
+    marks, whole = found.read()
+    if not topic.log.storage.exists(found.path):
         # A segment shorter than a step of the index needs none.
         return ("none yet" if used <= HEADER_BYTES + index.STEP_BYTES else "missing"), 0
-    size = path.stat().st_size
-    marks = index.load(topic.log.storage, str(path), base)
-    if len(marks) * index.ENTRY_BYTES < size:
+    if not whole:
         return "damaged", len(marks)
     reach = marks[-1].position + 2 * index.STEP_BYTES if marks else HEADER_BYTES
     return ("whole" if reach >= used else "behind"), len(marks)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import select
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from echomesh.cli.common import Stop, stoppable
+from echomesh.cli.common import Stop, hung_up, stoppable
 from echomesh.cli.log_common import (
     DataOption,
     EnvironmentOption,
@@ -35,7 +33,7 @@ from echomesh.errors import BadEvent, LogCorrupt, OffsetsLost
 from echomesh.events import Event
 from echomesh.log import LogReader, Records, TopicReader
 from echomesh.log.reader import ENVIRONMENT
-from echomesh.log.view import LiveView
+from echomesh.log.view import LiveView, signature
 from echomesh.topics import matches, parse_filter
 
 _LOOK_S = 0.1
@@ -107,7 +105,7 @@ def tail(
     with stoppable() as stop, reading(data) as log:
         followed = Followed(log, topics, environment, last, skip)
         left = sys.maxsize if limit is None else limit
-        while left and not stop.asked and not _hung_up():
+        while left and not stop.asked and not hung_up():
             before = followed.word()
             count = 0
             for name, records in followed.read(left):
@@ -168,7 +166,7 @@ class Followed:
 
     def _writers(self) -> int:
         # A writer that comes, even for a moment, replaces these files.
-        return hash((_version(self.log.paths.checkpoint), _version(self.log.paths.water)))
+        return hash(signature(self.log.storage, self.log.paths))
 
     def sleep(self, before: int, stop: Stop) -> None:
         """Until `word` is another one than `before`, for a second at the most."""
@@ -186,18 +184,3 @@ class Followed:
             if self._writers() != before:
                 self.log.refresh()
                 return
-
-
-def _version(path: str) -> tuple[int, int]:
-    try:
-        status = Path(path).stat()
-    except FileNotFoundError:
-        return (0, 0)
-    return (status.st_ino, status.st_mtime_ns)
-
-
-def _hung_up() -> bool:
-    # As `tail -f | head` should end when head has, not with the next line.
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -1,14 +1,17 @@
-"""An Echo nukleus in a process of its own, for commands that need one for a while."""
+"""Echoes and servers in processes of their own, for commands that need one for a while."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
+from typing import IO, Self
 
 from echomesh.cli.common import Wait
 from echomesh.errors import BusyError, EchomeshError, OwnerAlive
@@ -19,39 +22,37 @@ _STOPPED_S = 5.0
 _LOOK_S = 0.01
 
 
-class EchoProcess:
-    """`echomesh echo`, ready to be used; leaving the block stops it, and it never outlives this process."""
+class _Process:
+    """A command of ours, ready to be used; leaving the block stops it, and it never outlives this process."""
 
-    def __init__(self, name: str, directory: Directory, wait: Wait = Wait.BALANCED) -> None:
-        place = directory.place(name)
-        if not directory.dead(name) and place.path.exists():
-            raise OwnerAlive(name, str(directory.root), place.owner_pid() or 0)
-        command = [sys.executable, "-m", "echomesh", "echo", "--name", name, "--dir", str(directory.root)]
+    def __init__(self, *arguments: str, stdout: int = subprocess.DEVNULL, stderr: int | IO[bytes]) -> None:
         # In a session of its own, since Ctrl-C is for us; it ends when our end of its standard input closes.
         self._process = subprocess.Popen(
-            [*command, "--wait", wait.value, "--until-input-ends"],
+            [sys.executable, "-m", "echomesh", *arguments, "--until-input-ends"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
             env={**os.environ, "TERM": "dumb"},
         )
         self.pid = self._process.pid
-        deadline = time.monotonic() + _READY_S
         try:
-            while not (place.control.exists() and place.owner_pid() == self.pid):
-                if self._process.poll() is not None:
-                    raise EchomeshError(f"the echo did not start: {self._complaint()}")
-                if time.monotonic() > deadline:
-                    raise BusyError(f"the echo was not ready within {_READY_S:g} s")
-                time.sleep(_LOOK_S)
+            self._wait_until_ready(time.monotonic() + _READY_S)
         except BaseException:
             self.stop()
             raise
 
+    def _wait_until_ready(self, deadline: float) -> None:
+        raise NotImplementedError
+
     def _complaint(self) -> str:
-        assert self._process.stderr is not None
-        return self._process.stderr.read().decode(errors="replace").strip().removeprefix("error: ")
+        raise NotImplementedError
+
+    def _check(self, what: str, deadline: float) -> None:
+        if self._process.poll() is not None:
+            raise EchomeshError(f"the {what} did not start: {self._complaint()}")
+        if time.monotonic() > deadline:
+            raise BusyError(f"the {what} was not ready within {_READY_S:g} s")
 
     def kill(self) -> None:
         """kill -9."""
@@ -61,7 +62,7 @@ class EchoProcess:
 
     def stop(self) -> None:
         """Stops it, gently and then not."""
-        for stream in (self._process.stdin, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -71,10 +72,53 @@ class EchoProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOPPED_S)
 
-    def __enter__(self) -> EchoProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class EchoProcess(_Process):
+    """`echomesh echo`."""
+
+    def __init__(self, name: str, directory: Directory, wait: Wait = Wait.BALANCED) -> None:
+        self._place = directory.place(name)
+        if not directory.dead(name) and self._place.path.exists():
+            raise OwnerAlive(name, str(directory.root), self._place.owner_pid() or 0)
+        options = ("--name", name, "--dir", str(directory.root), "--wait", wait.value)
+        super().__init__("echo", *options, stderr=subprocess.PIPE)
+
+    def _wait_until_ready(self, deadline: float) -> None:
+        while not (self._place.control.exists() and self._place.owner_pid() == self.pid):
+            self._check("echo", deadline)
+            time.sleep(_LOOK_S)
+
+    def _complaint(self) -> str:
+        assert self._process.stderr is not None
+        return self._process.stderr.read().decode(errors="replace").strip().removeprefix("error: ")
+
+
+class ServerProcess(_Process):
+    """`echomesh up` on this machine; `address` is where it listens, on a port of its own unless one is given."""
+
+    def __init__(self, data: Path, listen: str = "127.0.0.1:0") -> None:
+        self._log_path = data.with_name(data.name + ".log")
+        with self._log_path.open("ab") as log:
+            super().__init__("up", "--data", str(data), "--listen", listen, stdout=subprocess.PIPE, stderr=log)
+
+    def _wait_until_ready(self, deadline: float) -> None:
+        assert self._process.stdout is not None
+        while not select.select([self._process.stdout], [], [], _LOOK_S)[0]:
+            self._check("server", deadline)
+        words = self._process.stdout.readline().decode().split()
+        if not words:
+            self._process.wait(_STOPPED_S)
+            self._check("server", deadline)
+        self.address = words[2]
+
+    def _complaint(self) -> str:
+        lines = self._log_path.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        return lines[-1].removeprefix("error: ")

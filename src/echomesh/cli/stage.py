@@ -63,7 +63,7 @@ class Act:
 
 
 class Sparkline:
-    """A row of small bars, one for each moment; a moment with nothing is a dot."""
+    """A row of small bars, one for each moment, or for several when there are more than have room; nothing is a dot."""
 
     def __init__(self, width: int, legend: str) -> None:
         self._width = width - len(legend) - 2
@@ -74,14 +74,34 @@ class Sparkline:
         """Adds a moment, or several alike."""
         self._values += [value] * times
 
+    @property
+    def moments(self) -> int:
+        """How many there are."""
+        return len(self._values)
+
+    @property
+    def step(self) -> int:
+        """How many moments a bar stands for."""
+        return max(1, -(-len(self._values) // self._width))
+
     def __rich__(self) -> Text:
-        shown = self._values[-self._width :]
+        step = self.step
+        parts = [self._values[first : first + step] for first in range(0, len(self._values), step)]
+        shown = [sum(part) / len(part) for part in parts]
         most = max(shown, default=0.0) or 1.0
-        text = Text()
+        text = Text(no_wrap=True)
         for value in shown:
             level = round(value / most * (len(_LEVELS) - 1))
             text.append(_LEVELS[level] if value else "·", style="green" if value else "bold red")
         return text.append(f"  {self._legend}", style="dim")
+
+
+def marks(found: list[tuple[int, str]], step: int) -> Text:
+    """What happened at which moment, below a sparkline with this step; each begins where it happened, or soon after."""
+    text = ""
+    for moment, name in found:
+        text = text.ljust(max(len(text) + bool(text), moment // step)) + f"↑{name}"
+    return Text(text, style="dim", no_wrap=True)
 
 
 def commands(lines: list[tuple[str, str]]) -> Text:

@@ -47,13 +47,17 @@ EchomeshError
     │   └── FrameTooLarge            a message over the limit
     ├── ConnectionLost (ConnectionError) the connection broke, or could not be made
     ├── SessionEnded                 the session was closed
+    ├── SessionBusy                  too many publishes are in flight; await some of them
+    ├── TakenOver                    a newer session of the same client has the topics now
     ├── MeshTimeout (TimeoutError)   no answer in time
     ├── RequestFailed                the server refused, and one kind for each of the protocol's errors:
     │   ├── NoActiveSession, NotAuthorized, NoBridgeServer, InvalidUrl, InvalidClient, InvalidSeq,
     │   ├── InvalidBridge, BridgeNotActive, BridgeExists, UnknownBridge,
     │   ├── UnauthorizedPublish, UnauthorizedSubscribe
     │   └── RateLimited              more publishes a second than the client may make
+    ├── LoginBusy                    too many passwords wait to be checked
     ├── BadAccessFile                an access file that can't be used
+    ├── StateTooNew                  a state file of a newer version
     └── BadConfig                    a configuration that can't be used
 """
 
@@ -115,6 +119,7 @@ from echomesh.errors.mesh import (
     InvalidClient,
     InvalidSeq,
     InvalidUrl,
+    LoginBusy,
     MeshError,
     MeshTimeout,
     NoActiveSession,
@@ -122,7 +127,10 @@ from echomesh.errors.mesh import (
     NotAuthorized,
     RateLimited,
     RequestFailed,
+    SessionBusy,
     SessionEnded,
+    StateTooNew,
+    TakenOver,
     UnauthorizedPublish,
     UnauthorizedSubscribe,
     UnknownBridge,
@@ -167,6 +175,7 @@ __all__ = [
     "LogError",
     "LogLocked",
     "LogReadOnly",
+    "LoginBusy",
     "MeshError",
     "MeshTimeout",
     "MessageTooLarge",
@@ -181,12 +190,15 @@ __all__ = [
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
+    "SessionBusy",
     "SessionEnded",
     "StageMissing",
     "StaleWriter",
+    "StateTooNew",
     "StorageError",
     "StorageFull",
     "StreamReset",
+    "TakenOver",
     "UnauthorizedPublish",
     "UnauthorizedSubscribe",
     "UnknownBridge",

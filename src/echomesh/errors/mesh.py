@@ -12,7 +12,9 @@ class MeshError(EchomeshError):
 
 
 class BadMessage(MeshError):
-    """Bytes that are no message of the EventMesh protocol; `seq` is its number, where it could be read."""
+    """Bytes that are no message of the EventMesh protocol; `seq` and `command` are its own, where readable."""
+
+    command = 0
 
     def __init__(self, reason: str, seq: str = "") -> None:
         self.reason = reason
@@ -38,6 +40,26 @@ class ConnectionLost(MeshError, ConnectionError):
 
 class SessionEnded(MeshError):
     """The session was closed, here or by the server; `connect` again for a new one."""
+
+
+class SessionBusy(MeshError):
+    """More is in flight than the session may have; `await session.room()` before the next."""
+
+    def __init__(self, events: int, waiting_bytes: int) -> None:
+        self.events = events
+        self.waiting_bytes = waiting_bytes
+        super().__init__(f"{events} publishes of {waiting_bytes} bytes wait for their answers: await some of them")
+
+
+class TakenOver(MeshError):
+    """A newer session of the same client has subscribed to `topics`: they go there now."""
+
+    def __init__(self, topics: list[str]) -> None:
+        self.topics = topics
+        super().__init__(
+            f"a newer session of this client id took over {short(topics)}: give each process a client id of its own, "
+            "or let them share the events as a group"
+        )
 
 
 class MeshTimeout(MeshError, TimeoutError):
@@ -130,6 +152,14 @@ class RateLimited(RequestFailed):
     """More publishes a second than the client may make."""
 
 
+class LoginBusy(MeshError):
+    """So many passwords wait to be checked that a server takes no more; try again soon."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(f"{waiting} passwords wait to be checked: try again in a few seconds")
+
+
 class BadAccessFile(MeshError):
     """The access file can't be used; what was in force stays in force."""
 
@@ -139,8 +169,24 @@ class BadAccessFile(MeshError):
         super().__init__(f"{path}: {reason}")
 
 
+class StateTooNew(MeshError):
+    """A state file of a version that this echomesh does not know."""
+
+    def __init__(self, path: str, version: int, known: int) -> None:
+        self.path = path
+        self.version = version
+        self.known = known
+        super().__init__(
+            f"{path} is of version {version}, and this echomesh knows {known}: run the newer echomesh that wrote it"
+        )
+
+
 class BadConfig(MeshError):
     """A configuration that can't be used; the message names the key and what it takes."""
+
+    def __init__(self, reason: str, key: str = "") -> None:
+        self.key = key
+        super().__init__(reason)
 
 
 BY_CODE: Final[dict[str, type[RequestFailed]]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from echomesh.log import duplicates, index, rebuild
-from echomesh.log.layout import HEADER_BYTES, bases, index_name, segment_header, segment_name
+from echomesh.log.layout import HEADER_BYTES, bases, segment_header, segment_name
 from echomesh.log.state import TopicEnd
 from echomesh.native.log_record import SHORT, scan
 from echomesh.native.log_topic import Topic
@@ -117,13 +117,19 @@ class ActiveTopic(Topic):
 
     def _begin(self, needed: int) -> None:
         base, size = self.next_offset, -(-(HEADER_BYTES + needed) // 4096) * 4096
-        handle = self.open_at(base, fresh=True)
+        storage = self.log.storage
+        storage.mkdir(self.directory)
+        rebuild.write_name(storage, self.log.paths, self.number, self.environment, self.name, self.level)
+        handle = storage.open(self.path(base), create=True)
         try:
-            self.log.storage.allocate(handle, size)
+            storage.truncate(handle, 0)
+            storage.pwrite(handle, segment_header(self.log.log_id, self.number, base), 0)
+            storage.allocate(handle, size)
         except OSError:
-            self.log.storage.close(handle)
-            self.log.storage.unlink(self.path(base))
+            storage.close(handle)
+            storage.unlink(self.path(base))
             raise
+        self.named = False
         self._leave()
         self.roll(handle, base, HEADER_BYTES, size)
 
@@ -134,28 +140,12 @@ class ActiveTopic(Topic):
             self.log.handles.retire(self.fd, self.ticket)
             self.fd = -1
 
-    def open_at(self, base: int, *, fresh: bool = False) -> int:
-        """A handle on the segment that begins with this offset, which is made when it is not there."""
-        storage = self.log.storage
-        storage.mkdir(self.directory)
-        rebuild.write_name(storage, self.log.paths, self.number, self.environment, self.name, self.level)
-        handle = storage.open(self.path(base), create=True)
-        try:
-            if fresh or base != self.base or self.position == 0:
-                storage.truncate(handle, 0)
-                storage.pwrite(handle, segment_header(self.log.log_id, self.number, base), 0)
-                self.named = False
-        except OSError:
-            storage.close(handle)
-            raise
-        return handle
-
-    def turn_to(self, base: int, position: int) -> None:
-        """Goes on in a segment that was prepared, behind what is reserved there."""
-        if base != self.base or not self.exists:
-            self._leave()
-        self.roll(self.log.open_segment(self, base), base, position, 0)
-        self.log.handles.used(self)
+    def turn_to(self, base: int) -> None:
+        """Goes on in a segment that was prepared; it is opened when it is needed."""
+        self._leave()
+        self.log.handles.let_go(self)
+        self.roll(-1, base, HEADER_BYTES, 0)
+        self.named = False
 
     def remove_memory(self) -> None:
         """Removes the segments of a `none` topic."""
@@ -178,4 +168,4 @@ class ActiveTopic(Topic):
             else:
                 self.marks.append((base, offset, position, time_ns))
         for base, marks in by_base.items():
-            index.extend(self.log.storage, f"{self.directory}/{index_name(base)}", base, marks)
+            index.Index(self.log.storage, self.directory, self.log.log_id, self.number, base).extend(marks)

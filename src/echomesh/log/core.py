@@ -187,6 +187,7 @@ class LogCore:
                     try:
                         return self.commits.add_loose(topic, events, now, None if origins is None else list(origins))
                     except OSError as error:
+                        self.handles.lost(topic)
                         raise self.refused(error, sum(map(len, events))) from error
                 ticket = topic.lease_ticket
             # Not with the lock: whoever commits may need it.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from echomesh.log.layout import HEADER_BYTES
-from echomesh.native.log_record import scan
+from echomesh.errors import LogDamaged, UsageError
+from echomesh.log.layout import HEADER_BYTES, parquet_name
+from echomesh.log.segments import began_ns, listed
+from echomesh.native.log_record import Records, scan
 from echomesh.native.log_window import Window
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ def window(log: LogCore, topic: ActiveTopic, now: int) -> Window | None:
     age_ns = int(options.duplicate_s * 1e9)
     made = Window(log.budget, log.log_id, options.duplicate_events, age_ns)
     for base, until in reversed(_recent(log, topic, now - age_ns)):
-        made.load(scan(_read(log, topic, base), HEADER_BYTES, base, until), now - age_ns)
+        for records in _records(log, topic, base, until, now - age_ns):
+            made.load(records, now - age_ns)
     return made
 
 
@@ -29,21 +33,41 @@ def _recent(log: LogCore, topic: ActiveTopic, since: int) -> list[tuple[int, int
     # (first offset, end) of the segments that reach into the window, newest first.
     found: list[tuple[int, int]] = []
     until = end = topic.next_offset
-    for base in reversed(topic.segments()):
+    for base in reversed(listed(log.storage, topic.directory).firsts):
         if base >= until:
             continue
         if end - until >= log.options.duplicate_events:
             break
         found.append((base, until))
         until = base
-        if topic.first_time(base) < since:
+        if began_ns(log, topic, base) < since:
             break
     return found
 
 
-def _read(log: LogCore, topic: ActiveTopic, base: int) -> bytes:
-    handle = log.open_segment(topic, base)
+def _records(log: LogCore, topic: ActiveTopic, base: int, until: int, since: int) -> Iterator[Records]:
     try:
-        return log.storage.pread(handle, log.storage.size(handle), 0)
+        handle = log.open_segment(topic, base)
+    except FileNotFoundError:
+        yield from _converted(log, topic, base, since)
+        return
+    try:
+        data = log.storage.pread(handle, log.storage.size(handle), 0)
     finally:
         log.storage.close(handle)
+    yield scan(data, HEADER_BYTES, base, until)
+
+
+def _converted(log: LogCore, topic: ActiveTopic, base: int, since: int) -> Iterator[Records]:
+    # Young ones are Parquet files only when somebody wanted it so, or the window was made longer.
+    try:
+        from echomesh.log.parquet_file import open_segment
+
+        segment = open_segment(log, f"{topic.directory}/{parquet_name(base)}", topic.number, base)
+        for number, group in enumerate(segment.facts.groups):
+            if group.last_time_ns >= since:
+                yield segment.records(number)[1]
+    except (UsageError, LogDamaged, FileNotFoundError) as error:
+        log.report.notes.append(
+            f"topic {topic.name}: duplicates of events in the segment from {base} are not recognized: {error}"
+        )

@@ -114,9 +114,11 @@ class _Carrying:
         for first, last in self.holding.replay.missing:
             self.holding.notes.append(f"journal: commits {first} to {last} are missing")
             self.state.number = max(self.state.number, last)
-        self._settle()
-        for number in range(max(self.topics, default=-1) + 1):
+        # Where commits are missing, one of them may have been a topic's first.
+        there = rebuild.numbers(self.storage, self.paths) if self.holding.replay.doubtful else set()
+        for number in range(max([*self.topics, *there], default=-1) + 1):
             self._topic(number)
+        self._settle()
         self.state.topics = [self.topics[number] for number in sorted(self.topics)]
 
     def _topic(self, number: int) -> TopicEnd:

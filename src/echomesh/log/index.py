@@ -1,5 +1,5 @@
 """The sparse index beside a segment: where records stand by offset and time. A hint: records are checked
-when read.
+when read, and the index is made again from them when it is gone (`index_mending`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from echomesh.log.layout import HEADER_BYTES
+from echomesh.log.layout import HEADER_BYTES, header_sum, index_name
 from echomesh.log.storage import Storage
 from echomesh.native.log_sums import crc32c
 
@@ -26,48 +26,105 @@ class Mark(NamedTuple):
     position: int
 
 
-def pack(marks: Iterable[Mark]) -> bytes:
-    """The bytes of these entries."""
+def pack(marks: Iterable[Mark], seed: int) -> bytes:
+    """The bytes of these entries; `seed` is the segment header's sum, so that they fit no other segment."""
     packed = [_FIELDS.pack(*mark) for mark in marks]
-    return b"".join(entry + crc32c(entry).to_bytes(4, "little") for entry in packed)
+    return b"".join(entry + crc32c(entry, seed).to_bytes(4, "little") for entry in packed)
 
 
-def unpack(data: bytes, base: int) -> list[Mark]:
+def unpack(data: bytes, base: int, seed: int) -> list[Mark]:
     """The entries up to the first that can't be true."""
     marks: list[Mark] = []
+    before = Mark(base - 1, -1 << 63, HEADER_BYTES - 1)
     for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = data[at : at + _FIELDS.size]
-        if crc32c(entry) != int.from_bytes(data[at + _FIELDS.size : at + ENTRY_BYTES], "little"):
+        if crc32c(entry, seed) != int.from_bytes(data[at + _FIELDS.size : at + ENTRY_BYTES], "little"):
             break
         mark = Mark(*_FIELDS.unpack(entry))
-        before = marks[-1] if marks else Mark(base - 1, -1 << 63, HEADER_BYTES - 8)
-        if mark.offset <= before.offset or mark.position <= before.position or mark.time_ns < before.time_ns:
+        if mark.position % 8 or not follows(mark, before):
             break
         marks.append(mark)
+        before = mark
     return marks
 
 
-def load(storage: Storage, path: str, base: int) -> list[Mark]:
-    """The index in this file; empty when there is none."""
-    if not storage.exists(path):
-        return []
-    handle = storage.open(path)
-    try:
-        return unpack(storage.pread(handle, storage.size(handle), 0), base)
-    finally:
-        storage.close(handle)
+def follows(mark: Mark, before: Mark) -> bool:
+    """Whether a record may stand there when the other one stands before it."""
+    return mark.offset > before.offset and mark.position > before.position and mark.time_ns >= before.time_ns
 
 
-def extend(storage: Storage, path: str, base: int, marks: list[Mark]) -> None:
-    """Puts entries behind those in the file that are before them."""
-    kept = [mark for mark in load(storage, path, base) if mark.position < marks[0].position]
-    handle = storage.open(path, create=True)
-    try:
-        position = len(kept) * ENTRY_BYTES
-        storage.truncate(handle, position)
-        storage.pwrite(handle, pack(marks), position)
-    finally:
-        storage.close(handle)
+class Index:
+    """The index file of one segment."""
+
+    def __init__(self, storage: Storage, directory: str, log_id: bytes, topic: int, base: int) -> None:
+        self.storage = storage
+        self.path = f"{directory}/{index_name(base)}"
+        self.base = base
+        self.seed = header_sum(log_id, topic, base)
+
+    def load(self) -> list[Mark]:
+        """The entries; none when there is no file."""
+        return self.read()[0]
+
+    def read(self) -> tuple[list[Mark], bool]:
+        """The entries, and whether there is a file and nothing else is in it."""
+        try:
+            handle = self.storage.open(self.path)
+        except FileNotFoundError:
+            return [], False
+        try:
+            data = self.storage.pread(handle, self.storage.size(handle), 0)
+        finally:
+            self.storage.close(handle)
+        marks = unpack(data, self.base, self.seed)
+        return marks, len(marks) * ENTRY_BYTES == len(data)
+
+    def extend(self, marks: list[Mark]) -> None:
+        """Adds entries, which most often stand behind those in the file."""
+        handle = self.storage.open(self.path, create=True)
+        try:
+            marks = _ordered(marks)
+            position = self.storage.size(handle)
+            last = self.storage.pread(handle, ENTRY_BYTES, max(0, position - ENTRY_BYTES))
+            if not self._fits(last, position, marks[0]):
+                # Rows of a staged commit are copied late, and the file may be damaged.
+                marks = _ordered([*unpack(self.storage.pread(handle, position, 0), self.base, self.seed), *marks])
+                position = 0
+            self._put(handle, marks, position)
+        finally:
+            self.storage.close(handle)
+
+    def _fits(self, last: bytes, size: int, mark: Mark) -> bool:
+        if size == 0:
+            return True
+        before = unpack(last, self.base, self.seed)
+        return size % ENTRY_BYTES == 0 and bool(before) and follows(mark, before[0])
+
+    def replace(self, marks: list[Mark]) -> None:
+        """Has these entries and no others."""
+        handle = self.storage.open(self.path, create=True)
+        try:
+            self._put(handle, marks, 0)
+        finally:
+            self.storage.close(handle)
+
+    def _put(self, handle: int, marks: list[Mark], position: int) -> None:
+        self.storage.truncate(handle, position)
+        self.storage.pwrite(handle, pack(marks, self.seed), position)
+
+    def cut(self, position: int) -> None:
+        """Drops the entries of records that stand there or behind."""
+        marks = self.load()
+        if marks and marks[-1].position >= position:
+            self.replace([mark for mark in marks if mark.position < position])
+
+
+def _ordered(marks: list[Mark]) -> list[Mark]:
+    found: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: mark.position):
+        if not found or follows(mark, found[-1]):
+            found.append(mark)
+    return found
 
 
 def by_offset(marks: list[Mark], offset: int, base: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from echomesh.log import state
 from echomesh.log.state import State
+from echomesh.log.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from echomesh.log.core import LogCore
@@ -23,11 +24,13 @@ class Keeper:
         self.stopping = False
         self.started = 0  # syncs that began, and
         self.syncs = 0  # the last of them that was done
+        self.upkeep = Upkeep(log)
 
     def start(self) -> None:
         """Cares from now on, in a thread."""
         self.thread = threading.Thread(target=self._run, name="echomesh-log-keeper", daemon=True)
         self.thread.start()
+        self.upkeep.start()
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -36,6 +39,7 @@ class Keeper:
             self.log.commits.call_for_care()
             self.thread.join()
             self.thread = None
+        self.upkeep.stop()
 
     def _run(self) -> None:
         while not self.stopping:
@@ -58,6 +62,8 @@ class Keeper:
             self.log.retain()
             self.log.stages.care(self.log.options.clock())
             self.offer()
+            if not self.log.options.background:
+                self.upkeep.round()
 
     def collect(self) -> None:
         """Takes note of the journal files that got full."""

@@ -118,6 +118,11 @@ def segment_header(log_id: bytes, topic: int, base: int) -> bytes:
     return packed[:_SUMMED] + struct.pack("<I4x", crc32c(packed[:_SUMMED]))
 
 
+def header_sum(log_id: bytes, topic: int, base: int) -> int:
+    """The sum in a segment's header. One over the header with its sum would be the same for all segments."""
+    return crc32c(segment_header(log_id, topic, base)[:_SUMMED])
+
+
 def check_segment_header(data: bytes, path: str, log_id: bytes, topic: int, base: int) -> None:
     """Raises `LogDamaged` unless these are the first bytes of that segment."""
     if data[:HEADER_BYTES] != segment_header(log_id, topic, base):

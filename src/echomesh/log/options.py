@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
 
 from echomesh.log.storage import RealStorage, Storage
-
-
-def _handles() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, min(1024, soft // 4))
 
 
 @dataclass(frozen=True)
@@ -22,10 +16,11 @@ class LogOptions:
     segment_bytes: int = 64 << 20
     journal_bytes: int = 1 << 20  # of the first file; later ones grow up to 64 MiB under load
     sync_interval_s: float = 1.0
-    open_segments: int = field(default_factory=_handles)
+    open_segments: int = 1024  # at most; fewer where the process may not open four times as many files
     lease_offsets: int = 1 << 16
     retention_bytes: int | None = None  # of a topic
     retention_s: float | None = None
+    parquet_after_s: float | None = 86400.0  # segments become Parquet files then, where PyArrow is installed
     memory_topic_bytes: int = 16 << 20  # of a `none` topic
     duplicate_events: int = 1_000_000
     duplicate_s: float = 600.0

@@ -17,11 +17,16 @@ from typing import Final
 
 from echomesh.errors import LogCorrupt, LogDamaged, LogLocked, NotAnEvent, OffsetsLost
 from echomesh.log import state
-from echomesh.log.layout import bases, converted, parquet_name, segment_name
+from echomesh.log.index_mending import Mending
+from echomesh.log.layout import Paths, converted, parquet_name, segment_name
 from echomesh.log.parquet_file import ParquetSegment, build, open_segment
 from echomesh.log.reader import LogReader
+from echomesh.log.segments import listed
+from echomesh.log.storage import Storage
 from echomesh.log.topic_reader import TopicReader
 from echomesh.native.log_record import Records
+
+import pyarrow as pa  # isort: skip  # after what says how to install it
 
 MIN_AGE_S: Final = 600.0  # the default of `duplicate_s`: the window of duplicates is read from segments
 _NEW: Final = ".new"
@@ -79,18 +84,14 @@ def compact(
     log, report = topic.log, Compaction(topic.name)
     if topic.level == "none":
         return report
-    with _alone(log):
-        _tidy(topic)
-        limit = _checkpointed(topic)
-        names = log.storage.names(topic.directory)
-        firsts = sorted({*bases(names), *converted(names)})
+    with alone(log):
+        tidy(topic)
+        limit = checkpointed(log.storage, log.paths).get(topic.number, 0)
+        found = listed(log.storage, topic.directory)
         wanted = [
             (base, behind)
-            for base, behind in pairwise(firsts)
-            if behind <= limit
-            and base >= topic.earliest
-            and segment_name(base) in names
-            and parquet_name(base) not in names
+            for base, behind in pairwise(found.firsts)
+            if behind <= limit and base >= topic.earliest and base not in found.converted
         ]
         before = clock() - int(min_age_s * 1e9)
         for number, (base, behind) in enumerate(wanted, 1):
@@ -103,8 +104,18 @@ def compact(
     return report
 
 
-def convert(topic: TopicReader, base: int, behind: int, before_ns: int = 1 << 62) -> Conversion | None:
-    """Converts the segment with the offsets from `base` to before `behind`; None when it is too young."""
+def convert(
+    topic: TopicReader,
+    base: int,
+    behind: int,
+    before_ns: int = 1 << 62,
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Conversion | None:
+    """Converts the segment with the offsets from `base` to before `behind`.
+
+    None when it is too young, or `stopping` said so meanwhile.
+    """
     log = topic.log
     size = _size(log, f"{topic.directory}/{segment_name(base)}")
     try:
@@ -113,13 +124,17 @@ def convert(topic: TopicReader, base: int, behind: int, before_ns: int = 1 << 62
             return Conversion(base, behind, size, size, "it has a gap")
         if records.time_ns(len(records) - 1) >= before_ns:
             return None
-        data = build(records, topic.name, log.log_id, topic.number)
+        data = build(records, topic.name, log.log_id, topic.number, stopping)
     except NotAnEvent as error:
         return Conversion(base, behind, size, size, f"offset {error.offset} is no event")
     except (LogCorrupt, OffsetsLost, FileNotFoundError) as error:
         return Conversion(base, behind, size, size, str(error))
-    if data is None or not _gives_back(data, records):
+    given_back = data is not None and _gives_back(data, records, stopping)
+    if stopping():
+        return None
+    if data is None or not given_back:
         return Conversion(base, behind, size, size, "its bytes can't be made again from columns")
+    _mark(topic, base)
     _replace(topic, base, data)
     return Conversion(base, behind, size, len(data))
 
@@ -130,19 +145,30 @@ def _whole(topic: TopicReader, base: int, behind: int) -> Records | None:
     return records if len(records) == behind - base else None
 
 
-def _gives_back(data: bytes, records: Records) -> bool:
+def _gives_back(data: bytes, records: Records, stopping: Callable[[], bool]) -> bool:
     # Asked of the file itself: what PyArrow wrote must be what it reads.
     raw, at = records.raw(), 0
     try:
         segment = ParquetSegment(lambda position, size: data[position : position + size], len(data), "the new file")
         for number in range(len(segment.facts.groups)):
             block, _ = segment.records(number)
-            if raw[at : at + len(block)] != memoryview(block):
+            # Not as memoryviews: they are compared byte by byte, and all other threads wait for that.
+            if stopping() or not pa.py_buffer(raw[at : at + len(block)]).equals(pa.py_buffer(block)):
                 return False
             at += len(block)
     except LogDamaged:
         return False
     return at == len(raw)
+
+
+def _mark(topic: TopicReader, base: int) -> None:
+    # The index stays: it says when the segment began, and costs next to nothing. So it must be there now.
+    index = topic.index_of(base)
+    marks, whole = index.read()
+    handle = topic.log.handle(f"{topic.directory}/{segment_name(base)}")
+    found = Mending(topic.log.storage, handle, base, topic.log.storage.size(handle)).missing(marks)
+    if found is not None or not whole:
+        index.replace(marks if found is None else found)
 
 
 def _replace(topic: TopicReader, base: int, data: bytes) -> None:
@@ -153,18 +179,21 @@ def _replace(topic: TopicReader, base: int, data: bytes) -> None:
         storage.truncate(handle, 0)
         storage.pwrite(handle, data, 0)
         storage.fdatasync(handle)
+    except OSError:
+        storage.unlink(path + _NEW)
+        raise
     finally:
         storage.close(handle)
     storage.rename(path + _NEW, path)
     storage.sync_directory(directory)
     if base < topic.earliest:
-        # Retention has removed the segment meanwhile, and its file must not come back.
+        # Retention has removed the segment meanwhile, and its files must not come back.
         storage.unlink(path)
+        storage.unlink(topic.index_of(base).path)
     storage.unlink(f"{directory}/{segment_name(base)}")
-    # The index stays: it says when the segment began, and costs next to nothing.
 
 
-def _tidy(topic: TopicReader) -> None:
+def tidy(topic: TopicReader) -> None:
     """Ends what a crash has interrupted."""
     log, directory = topic.log, topic.directory
     names = log.storage.names(directory)
@@ -183,19 +212,22 @@ def _tidy(topic: TopicReader) -> None:
             log.storage.unlink(f"{directory}/{segment_name(base)}")
 
 
-def _checkpointed(topic: TopicReader) -> int:
-    # Recovery follows the segments of `os` topics from the one that a checkpoint names, and must find them: the
-    # newest one, and the one before it when the newest is damaged.
-    storage, paths = topic.log.storage, topic.log.paths
-    found = []
+def checkpointed(storage: Storage, paths: Paths) -> dict[int, int]:
+    """The first offset of the segment, by topic number, before which recovery needs no segment.
+
+    It follows the segments of `os` topics from the one that a checkpoint names, and must find them: the newest
+    one, and the one before it when the newest is damaged.
+    """
+    found: dict[int, int] | None = None
     for path in (paths.checkpoint, paths.checkpoint_copy):
         try:
             saved = state.load(storage, path)
         except LogDamaged:
-            return 0
+            return {}
         if saved is not None:
-            found.append(next((end.base for end in saved.topics if end.number == topic.number), 0))
-    return min(found, default=0)
+            ends = {end.number: end.base for end in saved.topics}
+            found = ends if found is None else {number: min(ends.get(number, 0), found[number]) for number in found}
+    return found or {}
 
 
 def _size(log: LogReader, path: str) -> int:
@@ -210,7 +242,8 @@ def _size(log: LogReader, path: str) -> int:
 
 
 @contextmanager
-def _alone(log: LogReader) -> Iterator[None]:
+def alone(log: LogReader) -> Iterator[None]:
+    """While nobody else converts segments of this directory; `LogLocked` when somebody does."""
     handle = os.open(f"{log.paths.root}/compact.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:

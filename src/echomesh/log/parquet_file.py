@@ -9,12 +9,15 @@ from __future__ import annotations
 import io
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from echomesh.errors import LogDamaged
 from echomesh.log.arrow import SCHEMA, Builder  # its import of PyArrow says what to install
+from echomesh.log.index import Mark
+from echomesh.log.layout import HEADER_BYTES
+from echomesh.log.storage import Storage
 from echomesh.native.log_blocks import Block
 from echomesh.native.log_rebuild import Rebuilder
 from echomesh.native.log_record import Records, scan
@@ -24,8 +27,13 @@ from echomesh.native.log_wire import describe_records
 import pyarrow as pa  # isort: skip
 import pyarrow.parquet as pq  # isort: skip
 
-if TYPE_CHECKING:
-    from echomesh.log.reader import LogReader
+
+class Source(Protocol):
+    """Whoever has a log's files: a reader, or the writer."""
+
+    storage: Storage
+    log_id: bytes
+
 
 VERSION: Final = 1
 GROUP_BYTES: Final = 4 << 20
@@ -68,8 +76,13 @@ class Facts(msgspec.Struct):
     groups: list[Group]
 
 
-def build(records: Records, name: str, log_id: bytes, number: int) -> bytes | None:
-    """The file for these records, a whole segment; None when one of them can't be made again from columns."""
+def build(
+    records: Records, name: str, log_id: bytes, number: int, stopping: Callable[[], bool] = lambda: False
+) -> bytes | None:
+    """The file for these records, a whole segment.
+
+    None when one of them can't be made again from columns, or `stopping` says so.
+    """
     groups: list[Group] = []
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -78,7 +91,7 @@ def build(records: Records, name: str, log_id: bytes, number: int) -> bytes | No
     ) as writer:  # fmt: skip
         for at, batch in _row_groups(records, name):
             extra = _extra(records, at, at + batch.num_rows)
-            if extra is None:
+            if extra is None or stopping():
                 return None
             writer.write_batch(
                 pa.RecordBatch.from_arrays([*batch.columns, *extra], schema=FILE_SCHEMA), row_group_size=batch.num_rows
@@ -290,6 +303,14 @@ class ParquetSegment:
         """An offset before which everything is older than this, by the row groups' times."""
         return next((group.first for group in self.facts.groups if group.last_time_ns >= time_ns), self.facts.end)
 
+    def marks(self) -> list[Mark]:
+        """Entries for the segment's index: one for each row group, where it stood."""
+        found, position = [], HEADER_BYTES
+        for group in self.facts.groups:
+            found.append(Mark(group.first, group.first_time_ns, position))
+            position += group.size
+        return found
+
     def batches(
         self, start: int, stop: int, columns: Sequence[str], max_bytes: int, max_rows: int
     ) -> Iterator[pa.RecordBatch]:
@@ -305,7 +326,7 @@ class ParquetSegment:
             start = until
 
 
-def open_segment(log: LogReader, path: str, number: int, base: int) -> ParquetSegment:
+def open_segment(log: Source, path: str, number: int, base: int) -> ParquetSegment:
     """The converted segment in this file; `LogDamaged` when it is not the one of this topic and offset."""
     handle = log.storage.open(path)
     try:

@@ -10,24 +10,24 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import sleep
-from types import TracebackType
-from typing import Self
+from time import monotonic, sleep
 
 from echomesh.errors import FileGone, UnknownTopic
 from echomesh.log import layout, state
+from echomesh.log.closing import Closing
 from echomesh.log.storage import RealStorage, Storage
-from echomesh.log.tail import Place, Watcher
+from echomesh.log.tail import LOOK_S, Place, Watcher
 from echomesh.log.topic_reader import TopicReader
-from echomesh.log.view import LiveView, TopicName, View, on_network, open_view, sealed
+from echomesh.log.view import LiveView, TopicName, View, on_network, open_view, sealed, signature
 from echomesh.native.log_record import Records
 from echomesh.topics import parse_topic
 
 ENVIRONMENT = "TST"
 MAX_HANDLES = 128
+SETTLING_S = 2.5  # file systems count time in steps of up to two seconds
 
 
-class LogReader:
+class LogReader(Closing):
     """Reads a data directory, while a writer runs or not."""
 
     def __init__(
@@ -46,6 +46,9 @@ class LogReader:
         self.log_id = found[:16]
         self.handles: OrderedDict[str, int] = OrderedDict()
         self.sealed_only = on_network(self.paths.root) if sealed_only is None else sealed_only
+        self.signature: tuple[object, ...] = ()  # of the files that the last look found
+        self.unchanged_since = 0.0
+        self.settled = False
         self.view: View = self._open_view()
 
     def _open_view(self) -> View:
@@ -56,6 +59,19 @@ class LogReader:
     def refresh(self) -> None:
         """Looks anew whether a writer runs, and without one at the journal."""
         self.view = self._open_view()
+
+    def look(self) -> None:
+        """`refresh`, unless nothing has changed for so long that there is nothing new for sure."""
+        now = monotonic()
+        found = signature(self.storage, self.paths)
+        writer = found[0] and not self.sealed_only
+        if found != self.signature or writer:
+            self.signature, self.unchanged_since, self.settled = found, now, False
+        elif self.settled:
+            return
+        # A write in the moment of the look may have left the file's time as it was.
+        self.settled = now - self.unchanged_since > SETTLING_S
+        self.refresh()
 
     def current(self) -> View:
         """The view, replaced when the writer has come, gone or begun a new file."""
@@ -84,8 +100,8 @@ class LogReader:
             # Not longer than a second: a writer that was killed wakes nobody.
             view.water.wait(number, offset, min(timeout, 1.0))
         else:
-            sleep(min(timeout, 0.1))
-            self.refresh()
+            sleep(min(timeout, LOOK_S))
+            self.look()
         return self.current().high(number) > offset
 
     async def wait_async(self, places: Sequence[Place], timeout: float | None = None) -> bool:
@@ -105,7 +121,7 @@ class LogReader:
         finally:
             Watcher.remove(self, waiter)
         if not self.view.live:
-            self.refresh()
+            self.look()
         return self._reached(places)
 
     def _reached(self, places: Sequence[Place]) -> bool:
@@ -133,7 +149,7 @@ class LogReader:
 
     def again(self) -> LogReader:
         """Another reader of the same directory."""
-        return LogReader(self.paths.root, storage=self.storage)
+        return LogReader(self.paths.root, storage=self.storage, sealed_only=self.sealed_only)
 
     def handle(self, path: str) -> int:
         """An open file, kept for the next read."""
@@ -155,11 +171,3 @@ class LogReader:
         for handle in self.handles.values():
             self.storage.close(handle)
         self.handles.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -23,11 +23,14 @@ LOST: Final = "lost"  # where topics stand whose names are nowhere to be found
 def write_name(storage: Storage, paths: Paths, number: int, environment: str, name: str, level: str) -> None:
     """Puts the topic's name beside its segments; on disk with them, before the journal lets its birth go."""
     path = paths.name(number)
-    if storage.exists(path):
+    made = encode(number, 0, None, _encode((number, environment, name, level)))
+    # One that is there may be that of a topic that was begun and never committed.
+    if state.read_whole(storage, path) == made:
         return
     handle = storage.open(path, create=True)
     try:
-        storage.pwrite(handle, encode(number, 0, None, _encode((number, environment, name, level))), 0)
+        storage.truncate(handle, 0)
+        storage.pwrite(handle, made, 0)
     finally:
         storage.close(handle)
 
@@ -46,12 +49,17 @@ def topic_of(storage: Storage, paths: Paths, number: int) -> TopicEnd:
     return TopicEnd(number, "TST", f"{LOST}/{number:08d}", "disk")
 
 
+def numbers(storage: Storage, paths: Paths) -> set[int]:
+    """The topics that have a directory or a file with their name."""
+    return {int(name[:8]) for name in storage.names(paths.topics) if name[:8].isdecimal()}
+
+
 def rebuild(storage: Storage, paths: Paths, log_id: bytes) -> State | None:
     """The topics with the ends that their segments have; None when there are none."""
-    numbers = {int(name[:8]) for name in storage.names(paths.topics) if name[:8].isdecimal()}
-    if not numbers:
+    there = numbers(storage, paths)
+    if not there:
         return None
-    topics = [topic_of(storage, paths, number) for number in range(max(numbers) + 1)]
+    topics = [topic_of(storage, paths, number) for number in range(max(there) + 1)]
     for topic in topics:
         _find_end(storage, paths.topic(topic.number, topic.level, log_id), topic)
     return State(log_id, topics=topics, rebuilt=True)

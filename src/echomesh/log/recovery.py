@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from echomesh.errors import StageMissing
-from echomesh.log import replay, state
+from echomesh.log import rebuild, replay, state
 from echomesh.log.holding import Hole, Range, apart_bytes, hold
+from echomesh.log.index import Index
 from echomesh.log.layout import HEADER_BYTES, Paths, bases, converted, index_name, segment_header, segment_name
 from echomesh.log.state import CommitNote, State, TopicEnd
 from echomesh.log.storage import Storage
@@ -82,6 +83,7 @@ class Recovery:
                 self._cut(topic)
             else:
                 self._resume(topic, clean, holding.leases_lost)
+        self._sweep()
         for handle in self.handles.values():
             self.storage.close(handle)
         found.clean = found.rebuilt = False
@@ -185,7 +187,18 @@ class Recovery:
             tail = self.storage.pread(handle, size - topic.position, topic.position).rstrip(b"\0")
             if tail:
                 self.report.torn_tails.append((topic.name, topic.next_offset, len(tail)))
+                Index(self.storage, directory, self.log_id, topic.number, topic.base).cut(topic.position)
             self.storage.truncate(handle, topic.position)
+
+    def _sweep(self) -> None:
+        # Topics that were begun and never committed leave nothing to those who get their numbers. Without any journal
+        # file it is not known what was committed.
+        if not any(name.endswith(".jnl") for name in self.storage.names(self.paths.journal)):
+            return
+        for number in rebuild.numbers(self.storage, self.paths) - set(self.topics):
+            directory = self.paths.topic(number, "disk", self.log_id)
+            for path in [self.paths.name(number), *(f"{directory}/{name}" for name in self.storage.names(directory))]:
+                self.storage.unlink(path)
 
     def _resume(self, topic: TopicEnd, clean: bool, leases_lost: bool) -> None:
         # Numbering goes on behind the lease: no offset is given twice, whatever was lost.

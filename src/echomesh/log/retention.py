@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from echomesh.log import index
-from echomesh.log.layout import bases, converted, index_name, parquet_name
+from echomesh.log.layout import index_name, parquet_name
+from echomesh.log.segments import UNKNOWN_NS, began_ns, listed
 
 if TYPE_CHECKING:
     from echomesh.log.active import ActiveTopic
@@ -20,7 +20,7 @@ class Kept:
         self.active = active  # the segment that was written to when this was looked up
         self.sizes: dict[int, int] = {}  # by the first offset, in order
         self.total = 0
-        self.oldest_ns = 1 << 62  # when the first of them was sealed, about
+        self.oldest_ns = UNKNOWN_NS  # when the first of them was sealed, about
 
 
 class Retention:
@@ -53,14 +53,15 @@ class Retention:
                 self.log.storage.unlink(f"{topic.directory}/{parquet_name(base)}")
 
     def _unwanted(self, topic: ActiveTopic, limit: int | None, now: int) -> list[int]:
-        active, position, _, _ = topic.done
-        kept = self.kept.get(topic.number)
-        if kept is None or kept.active != active:
-            kept = self.kept[topic.number] = self._look(topic, active)
+        active = topic.done[0]
         seconds = self.log.options.retention_s
         oldest = -1 if seconds is None else now - int(seconds * 1e9)
+        kept = self.kept.get(topic.number)
+        if kept is None or kept.active != active or self._over(topic, kept, limit, oldest):
+            # Looked at again before anything goes: a segment that became a Parquet file is far smaller.
+            kept = self.kept[topic.number] = self._look(topic, active)
         found: list[int] = []
-        while kept.sizes and ((limit is not None and kept.total + position > limit) or kept.oldest_ns < oldest):
+        while self._over(topic, kept, limit, oldest):
             base = next(iter(kept.sizes))
             kept.total -= kept.sizes.pop(base)
             found.append(base)
@@ -70,11 +71,14 @@ class Retention:
             self.log.water.set_earliest(topic.number, topic.earliest)
         return found
 
+    def _over(self, topic: ActiveTopic, kept: Kept, limit: int | None, oldest_ns: int) -> bool:
+        too_much = limit is not None and kept.total + topic.done[1] > limit
+        return bool(kept.sizes) and (too_much or kept.oldest_ns < oldest_ns)
+
     def _look(self, topic: ActiveTopic, active: int) -> Kept:
         self.looked += 1
         kept = Kept(active)
-        names = self.log.storage.names(topic.directory)
-        for base in sorted({*bases(names), *converted(names)}):
+        for base in listed(self.log.storage, topic.directory).firsts:
             if topic.earliest <= base < active:
                 kept.sizes[base] = self._size(topic, base)
         kept.total = sum(kept.sizes.values())
@@ -95,11 +99,9 @@ class Retention:
     def _sealed_ns(self, topic: ActiveTopic, kept: Kept) -> int:
         # All records of the first segment are older than the first one of the next.
         if not kept.sizes or self.log.options.retention_s is None:
-            return 1 << 62
-        following = [*kept.sizes, kept.active][1]
-        try:
-            return topic.first_time(following)
-        except FileNotFoundError:
-            # Not begun yet; or converted, then its index is still there.
-            marks = index.load(self.log.storage, f"{topic.directory}/{index_name(following)}", following)
-            return marks[0].time_ns if marks and marks[0].offset == following else 1 << 62
+            return UNKNOWN_NS
+        for following in [*kept.sizes, kept.active][1:]:
+            found = began_ns(self.log, topic, following)
+            if found < UNKNOWN_NS:
+                return found
+        return UNKNOWN_NS

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from typing_extensions import Buffer
 
-from echomesh.errors import FencedWriter, LogError, LogReadOnly, StageMissing, StaleWriter
-from echomesh.log import index, stage_copy, state
-from echomesh.log.layout import HEADER_BYTES
-from echomesh.log.stage_copy import Ending, Key, Layout, Purpose
-from echomesh.log.state import CommitNote, Run, Share, State
+from echomesh.errors import FencedWriter, StageMissing, StaleWriter
+from echomesh.log import stage_copy, state
+from echomesh.log.stage_commit import StageCommit
+from echomesh.log.stage_copy import Ending, Purpose
+from echomesh.log.state import CommitNote, State
 from echomesh.native.log_record import encode
 from echomesh.native.log_sums import crc32c
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from echomesh.log.active import ActiveTopic
     from echomesh.log.core import LogCore
 
-_NO_HOLD: Final = (1 << 63) - 1
 _WRITE_BYTES: Final = 1 << 20
-_COPY_HANDLES: Final = 64
 _EXPIRY_STEP_NS: Final = 60 * 10**9
 
 
@@ -171,18 +169,15 @@ class Stages:
             if (before := self._before(writer, epoch, run)) is not None:
                 return before
             read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
-            layouts = stage_copy.lay_out(log.storage, log.paths, read, log.options.segment_bytes)
-            rows = sum(layout.count for layout in layouts.values())
-            topics = {key: log.topic(*key) for key in layouts}
-            for topic in topics.values():
-                if topic.level != "disk":
-                    raise LogError(f"topic {topic.name!r} has the level {topic.level!r}: only `disk` takes staged rows")
-            note = CommitNote(writer, epoch, run, rows, log.options.clock(), stages, [], self._older(writer, run))
-            self._journal(note, topics, layouts)
-            self._copy(note, topics)
+            note = CommitNote(writer, epoch, run, 0, log.options.clock(), stages, [], self._older(writer, run))
+            commit = StageCommit(log, note, read)
+            commit.journal()
+            state.remember(log.writers, note)
+            for older in note.older_runs:
+                self.runs[writer].pop(older, None)
+            commit.copy()
             self._drop(writer, epoch, set(stages))
-            offsets = {key: (share.first, share.count) for key, share in zip(topics, note.shares, strict=True)}
-            return Committed(rows, offsets, False)
+            return Committed(note.rows, commit.offsets, False)
 
     def _older(self, writer: str, run: str) -> list[str]:
         # Runs that staged something before this one did, and have not committed: they may not come behind it.
@@ -209,110 +204,6 @@ class Stages:
         if meant != (writer, epoch, run):
             raise StageMissing(stage, f"it is of writer, epoch and run {meant}, not {(writer, epoch, run)}")
         return found.ending
-
-    def _journal(
-        self,
-        note: CommitNote,
-        topics: dict[Key, ActiveTopic],
-        layouts: dict[Key, Layout],
-    ) -> None:
-        # Offsets and places are taken, and the journal says so. While `slow` is held nobody else appends to
-        # these.
-        log = self.log
-        with log.slow:
-            for topic in topics.values():
-                topic.limit = 0
-                topic.be_born()
-            note.time_ns = max([note.time_ns, *(topic.last_time for topic in topics.values())])
-            note.shares = [self._share(topic, layouts[key]) for key, topic in topics.items()]
-            try:
-                for topic, share in zip(topics.values(), note.shares, strict=True):
-                    self._prepare(topic, share)
-            except OSError as error:
-                raise log.refused(error, note.rows) from error
-            for topic, share in zip(topics.values(), note.shares, strict=True):
-                self._take(topic, share, note.time_ns)
-            if self.uncopied is None:
-                self.uncopied = log.commits.last_number
-            ticket = log.commits.note(state.encode_note(note), list(topics.values()))
-        log.commits.wait(ticket)
-        try:
-            log.check(ticket)
-        except LogError:
-            self._let_go(topics, note)
-            raise
-        state.remember(log.writers, note)
-        for run in note.older_runs:
-            self.runs[note.writer].pop(run, None)
-
-    def _share(self, topic: ActiveTopic, layout: Layout) -> Share:
-        # Where the rows go: on in the topic's segment when that takes all of them, else into segments of their own.
-        first = topic.next_offset
-        if topic.exists and topic.position + layout.bytes <= self.log.options.segment_bytes:
-            run = Run(topic.base, topic.position, first, layout.count, layout.bytes)
-            return Share(topic.number, first, layout.count, [run])
-        runs: list[Run] = []
-        at = first
-        for rows, size in layout.pieces:
-            runs.append(Run(at, HEADER_BYTES, at, rows, size))
-            at += rows
-        return Share(topic.number, first, layout.count, runs)
-
-    def _prepare(self, topic: ActiveTopic, share: Share) -> None:
-        for run in share.runs:
-            handle = topic.open_at(run.base)
-            try:
-                self.log.storage.allocate(handle, run.position + run.bytes)
-            finally:
-                self.log.storage.close(handle)
-
-    def _take(self, topic: ActiveTopic, share: Share, time_ns: int) -> None:
-        self.holds.setdefault(topic, []).append(share.first)
-        topic.hold = min(self.holds[topic])
-        for run in share.runs:
-            if run.base != topic.base or topic.position == 0 or topic.fd < 0:
-                topic.turn_to(run.base, run.position)
-            topic.reserve(run.position + run.bytes, run.count, time_ns)
-        topic.limit = 0
-
-    def _let_go(self, topics: dict[Key, ActiveTopic], note: CommitNote) -> None:
-        for topic, share in zip(topics.values(), note.shares, strict=True):
-            self.holds[topic].remove(share.first)
-            topic.hold = min(self.holds[topic], default=_NO_HOLD)
-
-    def _copy(self, note: CommitNote, topics: dict[Key, ActiveTopic]) -> None:
-        log = self.log
-        handles: dict[tuple[int, int], int] = {}
-        marked: dict[tuple[int, int], int] = {}
-
-        def row(number: int, base: int, offset: int, position: int, event: bytes) -> None:
-            topic = log.numbered[number]
-            if position >= marked.get((number, base), 0):
-                marked[number, base] = position + index.STEP_BYTES
-                topic.marks.append((base, offset, position, note.time_ns))
-            if topic.window is not None and topic.window.find(event, note.time_ns) == -1:
-                topic.window.enter(offset, note.time_ns)
-
-        keys = {topic.number: key for key, topic in topics.items()}
-        try:
-            for number, base, position, data in stage_copy.copies(log.storage, log.paths, note, keys, row):
-                if (number, base) not in handles:
-                    if len(handles) >= _COPY_HANDLES:
-                        log.storage.close(handles.pop(next(iter(handles))))
-                    handles[number, base] = log.open_segment(log.numbered[number], base)
-                log.storage.pwrite(handles[number, base], data, position)
-        except (OSError, StageMissing) as error:
-            # It is committed, and recovery will copy it; until then readers wait before it.
-            refusal = log.refused(error, 0) if isinstance(error, OSError) else LogReadOnly(log.paths.root, str(error))
-            log.commits.refusal = refusal
-            raise refusal from error
-        finally:
-            for handle in handles.values():
-                log.storage.close(handle)
-        self.copies.append((log.keeper.started, list(note.stages)))
-        self._let_go(topics, note)
-        for topic in topics.values():
-            log.water.set_high(topic.number, min(topic.done[2], topic.hold))
 
     def _drop(self, writer: str, epoch: int, winners: set[str]) -> None:
         winners = winners.union(*(stages for _, stages in self.copies))

@@ -116,7 +116,7 @@ class Watcher:
         else:
             with self._lock:
                 self.changed.wait(LOOK_S)
-            self.log.refresh()
+            self.log.look()
 
 
 def _reached(view: View, number: int, offset: int) -> bool:

@@ -14,7 +14,6 @@ from echomesh.log.layout import (
     bases,
     check_segment_header,
     converted,
-    index_name,
     parquet_name,
     segment_name,
 )
@@ -106,7 +105,7 @@ class TopicReader:
             if more and records.stopped == SHORT and records.next_position == 0:
                 size = max(size * 2, int.from_bytes(data[:4], "little") + 8)
             elif more and (records.stopped == SHORT or records.next_position == len(data)):
-                continue
+                size = max_bytes  # a large record that was passed over is no reason to give more than was asked for
             elif hinted:
                 # The index, or what was remembered, may lie: the segment itself decides.
                 position, first, hinted = HEADER_BYTES, base, False
@@ -173,8 +172,11 @@ class TopicReader:
     def _find(self, base: int, offset: int) -> tuple[int, int]:
         if self.place[:2] == (base, offset):
             return self.place[2], offset
-        marks = index.load(self.log.storage, f"{self.directory}/{index_name(base)}", base)
-        return index.by_offset(marks, offset, base)
+        return index.by_offset(self.index_of(base).load(), offset, base)
+
+    def index_of(self, base: int) -> index.Index:
+        """The index of the segment that begins with this offset."""
+        return index.Index(self.log.storage, self.directory, self.log.log_id, self.number, base)
 
     def _check_header(self, base: int, offset: int, until: int) -> None:
         if base in self.checked:
@@ -228,8 +230,7 @@ class TopicReader:
         if low < end and (found := self.parquet_at(low)) is not None:
             offset = found[0].first_at(time_ns)
         else:
-            marks = index.load(self.log.storage, f"{self.directory}/{index_name(low)}", low)
-            _, offset = index.by_time(marks, time_ns, low)
+            _, offset = index.by_time(self.index_of(low).load(), time_ns, low)
         offset = min(max(offset, earliest), end)
         while offset < end:
             try:

@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 
 from echomesh.events import Event
 from echomesh.log.active import ActiveTopic
+from echomesh.log.closing import Closing
 from echomesh.log.core import LogCore
 from echomesh.log.options import LogOptions
 from echomesh.log.reader import LogReader
@@ -57,7 +58,7 @@ class _Face:
         return LogReader(self.core.paths.root, storage=self.core.storage)
 
 
-class TopicLog(_Face):
+class TopicLog(_Face, Closing):
     """The log of a data directory, open for writing, for any number of threads.
 
     An append returns when the event is on disk; threads that append at the same time share one sync.
@@ -138,14 +139,6 @@ class TopicLog(_Face):
     def close(self) -> None:
         """Leaves the directory in order, for the next writer."""
         self.core.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class AsyncTopicLog(Appends, _Face):

@@ -123,6 +123,13 @@ def open_view(storage: Storage, paths: Paths, log_id: bytes) -> View:
     return _live(paths, log_id) or still(storage, paths, log_id)
 
 
+def signature(storage: Storage, paths: Paths) -> tuple[object, ...]:
+    """What changes with everything that a view without a writer stands on: cheap to ask for, again and again."""
+    files = [f"{paths.journal}/{name}" for name in storage.names(paths.journal)]
+    files += [paths.checkpoint, paths.checkpoint_copy]  # which every writer that comes replaces
+    return writer_of(paths.lock), *((path, storage.stamp(path)) for path in files)
+
+
 def sealed(storage: Storage, paths: Paths, log_id: bytes) -> StillView:
     """Only segments that were full and synced when the checkpoint was written: all that another host can trust."""
     found, _ = load_state(storage, paths, log_id)

@@ -24,7 +24,7 @@ class Server(Struct, rename="pascal", gc=False, frozen=True):
 
 
 class Hello(Body):
-    """Begins a session. `urn` and `port` are those of a calling server."""
+    """Begins a session. `urn`, `port` and `log_id` are those of a calling server, `topics` those of its bridge."""
 
     client_id: str
     environment: str = "TST"
@@ -35,6 +35,8 @@ class Hello(Body):
     purpose: int = Purpose.SUBSCRIBE
     is_server: bool = False
     pid: int | None = None
+    log_id: bytes | None = None
+    topics: list[str] | None = None
 
 
 class Welcome(Body):
@@ -82,7 +84,10 @@ class Deliver(Body):
 
 
 class Ack(Body):
-    """Everything before `offset` was dealt with. From a server it means: is on disk there, and names the origin."""
+    """Everything before `offset` was dealt with; with `first`, which groups need, only what is not before that.
+
+    From a server it means: is on disk there, and `origin` names the log.
+    """
 
     client_id: str
     session_id: str
@@ -91,6 +96,7 @@ class Ack(Body):
     offset: int
     bridge_servers: list[Server] = []
     is_client: bool = True
+    first: int | None = None
     origin: bytes | None = None
 
 
@@ -106,7 +112,10 @@ class Nack(Body):
 
 
 class Forward(Body):
-    """Events for a server, consecutive offsets of one origin: the log that they were first published to."""
+    """Events for a server, consecutive offsets of one origin: the log that they were first published to.
+
+    From the origin itself, `since` says that there are no others in [since, offset).
+    """
 
     client_id: str
     session_id: str
@@ -116,10 +125,11 @@ class Forward(Body):
     offset: int
     cloud_events: list[Raw]
     bridge_servers: list[Server] = []
+    since: int | None = None
 
 
-class Publish(Body):
-    """Publishes one event; with `urn` to that server alone."""
+class Publish(Body, omit_defaults=True):
+    """Publishes one event; with `urn` to that server alone. Between servers, `environment` and `hops` are told too."""
 
     client_id: str
     session_id: str
@@ -127,12 +137,21 @@ class Publish(Body):
     cloud_event: Raw
     urn: str | None = None
     port: int | None = None
+    environment: str | None = None
+    hops: int = 0
 
 
 class Published(Body):
     """Where the event is in the topic's log."""
 
     offset: int
+
+
+class Nacked(Body):
+    """What became of a refused event: its `tries` so far; when `dead` it is a dead letter now, and dealt with."""
+
+    tries: int
+    dead: bool = False
 
 
 class Disconnect(Body):
@@ -295,6 +314,20 @@ class Abort(Body):
     session_id: str
     writer: str
     epoch: int
+
+
+class Route(Body):
+    """A server that can be reached, and the logs on the way there, the nearest first."""
+
+    urn: str
+    port: int
+    way: list[bytes]
+
+
+class Routes(Body):
+    """All servers that the sender of this can reach, itself included."""
+
+    routes: list[Route]
 
 
 class Notice(Body):

@@ -8,6 +8,7 @@ from typing import Final
 MAGIC: Final = "EventMesh"
 VERSION: Final = "0000"
 PORT: Final = 4889
+ENVIRONMENTS: Final = ("TST", "VAL", "PRD")
 
 
 class Command(IntEnum):
@@ -51,6 +52,7 @@ class Command(IntEnum):
     ABORT_REQUEST = 274
     ABORT_RESPONSE = 275
     NOTICE = 276
+    ROUTES = 278
 
 
 class Status(IntEnum):

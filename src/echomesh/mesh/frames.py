@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,8 @@ from echomesh.errors import FrameTooLarge
 LENGTH_BYTES: Final = 4
 MAX_FRAME: Final = 64 << 20
 STRANGER_FRAME: Final = 64 << 10  # before HELLO succeeded
+
+_length_at: Final = struct.Struct(">I").unpack_from
 
 
 def framed(payload: bytes) -> bytes:
@@ -54,6 +57,11 @@ class Splitter:
         """Bytes of a frame that is not whole yet."""
         return len(self._kept)
 
+    @property
+    def missing(self) -> int:
+        """Bytes up to the end of a frame that is not whole yet, or of its length."""
+        return self._need - len(self._kept)
+
     def check(self) -> None:
         """Raises `FrameTooLarge` if the next frame is over the limit."""
         if self._failed is not None:
@@ -61,17 +69,17 @@ class Splitter:
 
     def _split(self, data: bytes) -> tuple[list[bytes], int]:
         payloads: list[bytes] = []
-        at, size = 0, len(data)
-        while size - at >= LENGTH_BYTES:
-            length = int.from_bytes(data[at : at + LENGTH_BYTES], "big")
-            if length > self.limit:
-                self._failed = FrameTooLarge(length, self.limit)
+        limit, at, body, size = self.limit, 0, LENGTH_BYTES, len(data)
+        while body <= size:
+            (length,) = _length_at(data, at)
+            if length > limit:
+                self._failed = FrameTooLarge(length, limit)
                 return payloads, size
-            behind = at + LENGTH_BYTES + length
+            behind = body + length
             if behind > size:
                 self._need = behind - at
                 return payloads, at
-            payloads.append(data[at + LENGTH_BYTES : behind])
-            at = behind
+            payloads.append(data[body:behind])
+            at, body = behind, behind + LENGTH_BYTES
         self._need = LENGTH_BYTES
         return payloads, at

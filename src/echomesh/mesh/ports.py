@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from echomesh.log.staging import Committed, StageWriter
 from echomesh.log.view import TopicName
 from echomesh.native.log_record import Records
 
@@ -21,6 +22,22 @@ class Pending(Protocol):
 
     def result(self) -> object:
         """Raises what kept it from the disk."""
+        ...
+
+
+class Staging(Protocol):
+    """Staged appends of a log."""
+
+    def stage(self, writer: str, epoch: int, run: str, part: int) -> StageWriter:
+        """Begins a stage."""
+        ...
+
+    def commit(self, writer: str, epoch: int, run: str, stages: list[str]) -> Committed:
+        """Makes stages part of their topics."""
+        ...
+
+    def abort(self, writer: str, epoch: int) -> None:
+        """Drops the stages of an epoch."""
         ...
 
 
@@ -52,6 +69,15 @@ class LogPort(Protocol):
 
     def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
         """Records from the offset on; `OffsetsLost` and `LogCorrupt` name what can't be had."""
+        ...
+
+    @property
+    def staging(self) -> Staging:
+        """Staged appends; all of it waits for the disk, so call it `beside`."""
+        ...
+
+    def beside(self, work: Callable[[], object]) -> Pending:
+        """Does work that waits for the disk, one after the other; then the shell calls `MeshCore.settled`."""
         ...
 
     def offset_at(self, environment: str, topic: str, time_ns: int) -> int:
@@ -119,6 +145,10 @@ class StatePort(Protocol):
 
     def delete(self, key: tuple[str, ...]) -> None:
         """Forgets the key."""
+        ...
+
+    def flush(self) -> object:
+        """Writes what was put; cheap when there is nothing. The shell does so in each turn, before output leaves."""
         ...
 
     def sync(self) -> Pending:

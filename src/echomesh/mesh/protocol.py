@@ -29,11 +29,13 @@ from echomesh.mesh.bodies import (
     Hello,
     InSession,
     Nack,
+    Nacked,
     Notice,
     Offsets,
     Publish,
     Published,
     RemoveBridge,
+    Routes,
     Stage,
     Staged,
     Subscribe,
@@ -77,7 +79,7 @@ BODIES: Final[dict[Command, type[Body] | None]] = {
     Command.UNSUBSCRIBE_REQUEST: Unsubscribe,
     Command.UNSUBSCRIBE_RESPONSE: None,
     Command.NACK_REQUEST: Nack,
-    Command.NACK_RESPONSE: None,
+    Command.NACK_RESPONSE: Nacked,
     Command.TOPICS_REQUEST: AskTopics,
     Command.TOPICS_RESPONSE: Topics,
     Command.OFFSETS_REQUEST: AskOffsets,
@@ -95,6 +97,7 @@ BODIES: Final[dict[Command, type[Body] | None]] = {
     Command.ABORT_REQUEST: Abort,
     Command.ABORT_RESPONSE: None,
     Command.NOTICE: Notice,
+    Command.ROUTES: Routes,
 }
 
 _NIL: Final = b"\xc0"
@@ -146,6 +149,21 @@ def encode(
     """The payload of a frame."""
     told = DESCRIPTIONS[status] if description is None else description
     return encode_value((MAGIC, VERSION, int(command), int(status), told, str(error), seq, body))
+
+
+def with_events(command: Command, seq: str, entries: dict[str, object], events: list[bytes]) -> bytes:
+    """The payload of a message whose body has these entries (at most 14) and `CloudEvents`, which go in as they are."""
+    head = encode_value((MAGIC, VERSION, int(command), 0, "success", "", seq, entries))
+    count = len(events)
+    array = bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
+    # The map is the last of the eight, and small: one byte says how many entries it has.
+    at = len(head) - len(encode_value(entries))
+    return b"".join((head[:at], bytes((head[at] + 1,)), head[at + 1 :], b"\xabCloudEvents", array, *events))
+
+
+def published(seq: str, offset: object) -> bytes:
+    """The payload of the answer to a publish, which is sent more often than any other."""
+    return encode_value((MAGIC, VERSION, 15, 0, "success", "", seq, {"Offset": offset}))
 
 
 def answer_to(command: int) -> Command:

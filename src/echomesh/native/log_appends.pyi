@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from typing_extensions import Buffer
@@ -15,6 +15,8 @@ class Encodable(Protocol):
 
 class Appends(Answers):
     """What an event loop appends; the answers do all that futures do."""
+
+    on_pass: Callable[[], object] | None
 
     @property
     def line_bytes(self) -> int: ...

@@ -32,6 +32,7 @@ cdef class Appends(Answers):
     cdef int64_t line_limit
     cdef int signal_fd
     cdef bint kicking, passing, closed
+    cdef public object on_pass      # called after each pass of answers, or None
     cdef object room, idle          # futures of those who wait for an empty line, and for all answers
 
     def attach(self, core, loop, int signal_fd, int64_t line_limit) -> None:
@@ -198,6 +199,8 @@ cdef class Appends(Answers):
             raise
         finally:
             self.passing = False
+        if self.on_pass is not None:
+            self.on_pass()
         if self.line_bytes:
             self.advance()
         if self.waiting == 1 and not self.kicking:

@@ -116,22 +116,22 @@ def describe_records(Records records not None, int64_t start, int64_t stop) -> t
         state = -1
     else:
         c.offsets[0] = 0
-        for i in range(rows):
-            record = <const uint8_t *>records.base + records.starts[start + i]
-            memcpy(&length, record, 4)
-            memcpy(&time_ns, record + 16, 8)
-            nano = <int32_t>(time_ns % 1000 + (1000 if time_ns % 1000 < 0 else 0))
-            memcpy(&nanos_view[i * 4], &nano, 4)
-            skip = HEADER
-            if record[24]:
-                memcpy(&origins_view[i * ORIGIN], record + HEADER, ORIGIN)
-                valid_view[i >> 3] |= 1 << (i & 7)
-                skip += ORIGIN
-            with nogil:
+        with nogil:
+            for i in range(rows):
+                record = <const uint8_t *>records.base + records.starts[start + i]
+                memcpy(&length, record, 4)
+                memcpy(&time_ns, record + 16, 8)
+                nano = <int32_t>(time_ns % 1000 + (1000 if time_ns % 1000 < 0 else 0))
+                memcpy(&nanos_view[i * 4], &nano, 4)
+                skip = HEADER
+                if record[24]:
+                    memcpy(&origins_view[i * ORIGIN], record + HEADER, ORIGIN)
+                    valid_view[i >> 3] |= 1 << (i & 7)
+                    skip += ORIGIN
                 state = describe(&c, record + skip, length - skip)
-            if state:
-                break
-            c.offsets[i + 1] = <int32_t>c.used
+                if state:
+                    break
+                c.offsets[i + 1] = <int32_t>c.used
     if state == 0:
         return (as_block(c.offsets, (rows + 1) * 4, room), as_block(c.data, c.used, c.room)), nanos, (valid, origins)
     free(c.data)

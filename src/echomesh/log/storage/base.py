@@ -60,3 +60,8 @@ class Storage(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
+
+    def stamp(self, path: str) -> tuple[int, ...] | None:
+        """Another one when the file is another one or was written to, as far as its clock can tell; None when
+        there is none.
+        """

@@ -93,3 +93,10 @@ class RealStorage:
 
     def exists(self, path: str) -> bool:
         return Path(path).exists()
+
+    def stamp(self, path: str) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(path)  # noqa: PTH116  # asked often
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

@@ -175,3 +175,7 @@ class SimulatedStorage:
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.directories
+
+    def stamp(self, path: str) -> tuple[int, ...] | None:
+        file = self.files.get(path)
+        return None if file is None else (id(file), hash(bytes(file.content)))

@@ -1,0 +1,128 @@
+"""Events that come over bridges: each is appended once, whatever the way and however often it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from echomesh.errors import EchomeshError
+from echomesh.mesh.checks import sound, topic_of
+from echomesh.mesh.codes import ENVIRONMENTS
+from echomesh.mesh.ranges import OriginRanges
+from echomesh.mesh.refusal import Refusal, failed
+from echomesh.mesh.ways import MOST_HOPS
+
+if TYPE_CHECKING:
+    from echomesh.mesh.bodies import Forward
+    from echomesh.mesh.core import MeshCore
+    from echomesh.mesh.ports import Pending
+
+Kept = Callable[[bool, "Pending | None"], None]
+"""Told whether all of a message is on disk, and what knows why if it is not."""
+Settled = Callable[["Pending"], None]
+Key = tuple[bytes, str, str]  # origin, environment, topic
+
+
+def _check(body: Forward) -> None:
+    if body.environment not in ENVIRONMENTS:
+        raise failed(f"Environment is one of {', '.join(ENVIRONMENTS)}")
+    if len(body.origin) != 16 or body.offset < 0:
+        raise failed("Origin is the 16 bytes of a log id, Offset not negative")
+    if body.since is not None and not 0 <= body.since <= body.offset:
+        raise failed("Since is an offset, at most Offset")
+    if len(body.bridge_servers) > MOST_HOPS or any(len(server.urn) > 255 for server in body.bridge_servers):
+        raise failed(f"BridgeServers are at most {MOST_HOPS}, each with a Urn of at most 255 characters")
+
+
+class Arrivals:
+    """Decides by origin and offset alone which events are new here."""
+
+    def __init__(self, core: MeshCore) -> None:
+        self.core = core
+        self.ranges = OriginRanges(core.state, core.log.log_id)
+        self._last: dict[Key, Pending] = {}
+        self._grown: dict[tuple[str, str], None] = {}
+        """Topics that got something over a bridge."""
+
+    def take(self, body: Forward, kept: Kept) -> None:
+        """Appends what is new of this; calls `kept` once all of it is on disk, with what knows how that went."""
+        core, ranges = self.core, self.ranges
+        topic = topic_of(body.topic)
+        key = (body.origin, body.environment, topic)
+        _check(body)
+        core.topics.admit(body.environment, topic)
+        self._load(body.environment, topic)
+        count = len(body.cloud_events)
+        missing = ranges.missing(*key, body.offset, count)
+
+        def settled(pending: Pending) -> None:
+            # Part of it may have been on its way before, and have failed since.
+            known = not ranges.missing(*key, body.offset, count) and not ranges.claimed(*key, body.offset, count)
+            kept(known, pending)
+
+        if missing:
+            core.ways.came(body.origin, list(body.bridge_servers))
+            pending = self._append(body, topic, missing)
+            # From here on they count as taken, so that the same events from elsewhere are not appended twice.
+            for first, end in missing:
+                ranges.claim(*key, first, end - first)
+            self._last[key] = pending
+            core.when_done(pending, lambda done: self._done(key, missing, body, done, settled))
+        elif ranges.claimed(*key, body.offset, count):
+            core.when_done(self._last[key], settled)
+        else:
+            kept(True, None)
+
+    def _append(self, body: Forward, topic: str, missing: list[tuple[int, int]]) -> Pending:
+        events, origins = [], []
+        for first, end in missing:
+            for offset in range(first, end):
+                event = bytes(body.cloud_events[offset - body.offset])
+                if self._sound(event):
+                    events.append(event)
+                    origins.append(body.origin + offset.to_bytes(8, "little", signed=True))
+        self.core.counts.bridged_in += len(events)
+        return self.core.log.append_many(topic, events, environment=body.environment, origins=origins)
+
+    def _sound(self, event: bytes) -> bool:
+        # What breaks the standard is left out alone, and counted: it would not be taken the next time either.
+        try:
+            sound(event)
+        except Refusal:
+            self.core.counts.refused_events += 1
+            return False
+        return True
+
+    def _load(self, environment: str, topic: str) -> None:
+        self.ranges.load(
+            environment, topic, lambda offset: self.core.log.read(environment, topic, offset, max_bytes=1 << 20)
+        )
+
+    def _done(
+        self, key: Key, missing: list[tuple[int, int]], body: Forward, pending: Pending, settled: Settled
+    ) -> None:
+        _, environment, topic = key
+        try:
+            offsets = pending.result()
+        except EchomeshError:
+            for first, end in missing:
+                self.ranges.release(*key, first, end - first)
+        else:
+            behind = max(offsets) + 1 if isinstance(offsets, list) and offsets else 0
+            for first, end in missing:
+                self.ranges.accepted(*key, first, end - first, behind)
+            if body.since is not None and 0 <= body.since < body.offset:
+                self.ranges.cover(*key, body.since, body.offset)
+            self._grown[environment, topic] = None
+            self.core.grew(environment, topic)
+        if self._last.get(key) is pending:
+            del self._last[key]
+        settled(pending)
+
+    def checkpoint(self) -> None:
+        """Puts into the state what would have to be read again at the next start."""
+        for environment, topic in self._grown:
+            bounds = self.core.log.bounds(environment, topic)
+            if bounds is not None:
+                self.ranges.advance(environment, topic, bounds[1])
+        self.ranges.checkpoint()

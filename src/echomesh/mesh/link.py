@@ -1,0 +1,335 @@
+"""A link: the live connection of two bridged servers, over which each sends the other what its log has.
+
+Who dialed does not matter here: both ends send events (command 10) and acknowledge them (7, answered with 13).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from echomesh.errors import EchomeshError, LogCorrupt, LogError, OffsetsLost
+from echomesh.mesh import protocol
+from echomesh.mesh.bodies import Ack, Forward, Server
+from echomesh.mesh.codes import Command, ErrorCode, Status
+from echomesh.mesh.frames import framed
+from echomesh.mesh.ways import HERE, MOST_HOPS
+from echomesh.topics import Matcher
+
+if TYPE_CHECKING:
+    from echomesh.mesh.core import MeshCore
+    from echomesh.mesh.pipe import Pipe
+    from echomesh.mesh.ports import Pending, Rights
+    from echomesh.mesh.protocol import Message
+    from echomesh.native.log_record import Record
+
+WINDOW_BYTES: Final = 4 << 20
+BATCH_BYTES: Final = 256 << 10
+MOST_EVENTS: Final = 1000
+
+Topic = tuple[str, str]  # environment and name
+
+
+class Sent:
+    """A message of ours that the other end has not acknowledged: it reaches up to `behind` in our log."""
+
+    __slots__ = ("behind", "done", "key", "size")
+
+    def __init__(self, key: Topic, behind: int, size: int) -> None:
+        self.key = key
+        self.behind = behind
+        self.size = size
+        self.done = False
+
+
+class Outgoing:
+    """How far the other end is in one topic of ours."""
+
+    __slots__ = ("acknowledged", "next", "own_end", "queued", "refused", "sent")
+
+    def __init__(self, at: int) -> None:
+        self.acknowledged = at
+        self.next = at
+        self.sent: deque[Sent] = deque()
+        self.own_end = at
+        """Behind the last of our own events that were sent: up to the next one, the other end need not expect any."""
+        self.queued = False
+        self.refused = ""
+
+
+class Link:
+    """One live link."""
+
+    def __init__(
+        self,
+        core: MeshCore,
+        pipe: Pipe,
+        peer: Server,
+        peer_log: bytes,
+        session: tuple[str, str],
+        topics: list[str] | None,
+        rights: Rights | None,
+    ) -> None:
+        self.core = core
+        self.pipe = pipe
+        self.peer = peer
+        self.called = peer
+        """What the other end calls itself; `peer` is where we reach it."""
+        self.peer_log = peer_log
+        self.session = session
+        self.topics = topics or ["**"]
+        self.rights = rights
+        self.active = False
+        self._wanted: Matcher[bool] = Matcher()
+        for filter in self.topics:
+            self._wanted.add(filter, True)
+        self._out: dict[Topic, Outgoing] = {}
+        self._ready: deque[Topic] = deque()
+        self._in_flight: dict[str, Sent] = {}
+        self._in_flight_bytes = 0
+        self._numbers = 0
+        self._failed = False
+
+    # Sending
+
+    def begin(self) -> None:
+        """Sends from where the other end acknowledged, in every topic."""
+        self.active = True
+        for name in self.core.log.topics():
+            self.grew(name.environment, name.name)
+
+    def grew(self, environment: str, topic: str) -> None:
+        """The topic may have something for the other end."""
+        if not self.active or not self._wanted.match(topic):
+            return
+        if self.rights is not None and not self.rights.may_use(environment):
+            return
+        key = environment, topic
+        out = self._out.get(key)
+        if out is None:
+            out = self._out[key] = Outgoing(self._stored(environment, topic))
+        if not out.queued and not out.refused:
+            out.queued = True
+            self._ready.append(key)
+
+    def _stored(self, environment: str, topic: str) -> int:
+        stored = self.core.state.get(("link", self.peer_log.hex(), environment, topic))
+        bounds = self.core.log.bounds(environment, topic) or (0, 0)
+        return min(max(stored if isinstance(stored, int) else 0, bounds[0]), bounds[1])
+
+    def pump(self) -> None:
+        """Sends while there is something, and room in the window."""
+        while self._ready and not self.pipe.blocked and self._in_flight_bytes < WINDOW_BYTES:
+            key = self._ready.popleft()
+            if self._send(key):
+                self._ready.append(key)
+            else:
+                self._out[key].queued = False
+
+    def _send(self, key: Topic) -> bool:
+        out, log = self._out[key], self.core.log
+        environment, topic = key
+        try:
+            records = log.read(environment, topic, out.next, max_bytes=BATCH_BYTES, max_records=MOST_EVENTS)
+        except (OffsetsLost, LogCorrupt) as lost:
+            self._skip(key, out, lost.last + 1)
+            return True
+        if not len(records):
+            return False
+        taken = records.tuples()
+        if all(record[2] is None for record in taken):
+            self._forward(key, out, taken)
+        else:
+            self._forward_runs(key, out, taken)
+        return True
+
+    def _forward_runs(self, key: Topic, out: Outgoing, records: list[Record]) -> None:
+        # Runs of one origin are forwarded, each as one; what is not for the other end is skipped, together.
+        run: list[Record] = []
+        skipped = 0
+        for record in records:
+            theirs = self._theirs(record)
+            if run and (theirs or not _follows(run[-1], record)):
+                self._forward(key, out, run)
+                run = []
+            if theirs:
+                skipped = record[0] + 1
+                continue
+            if skipped:
+                self._skip(key, out, skipped)
+                skipped = 0
+            run.append(record)
+        if run:
+            self._forward(key, out, run)
+        if skipped:
+            self._skip(key, out, skipped)
+
+    def _theirs(self, record: Record) -> bool:
+        origin = record[2]
+        return origin is not None and (origin == HERE or origin[:16] == self.peer_log)
+
+    def _skip(self, key: Topic, out: Outgoing, behind: int) -> None:
+        # Nothing of this is for the other end.
+        out.next = behind
+        if out.sent:
+            out.sent[-1].behind = behind
+        else:
+            self._acknowledge(key, out, behind)
+
+    def _forward(self, key: Topic, out: Outgoing, run: list[Record]) -> None:
+        environment, topic = key
+        core, origin = self.core, run[0][2]
+        log_id, first = (core.log.log_id, run[0][0]) if origin is None else (origin[:16], _offset(origin))
+        way = [*(core.ways.way(log_id) if origin is not None else ()), Server(core.options.urn, core.options.port)]
+        behind = run[-1][0] + 1
+        if len(way) > MOST_HOPS:
+            core.counts.too_far += len(run)
+            self._skip(key, out, behind)
+            return
+        events = [record[3] for record in run]
+        self._numbers += 1
+        seq = f"f{self._numbers}"
+        since = None
+        if origin is None:
+            since, out.own_end = out.own_end, behind
+        frame = forward_frame(seq, self.session, environment, topic, log_id, first, events, way, since)
+        sent = self._in_flight[seq] = Sent(key, behind, len(frame))
+        self._in_flight_bytes += len(frame)
+        out.next = behind
+        out.sent.append(sent)
+        core.counts.bridged_out += len(run)
+        self.pipe.write(frame)
+
+    def acknowledged(self, message: Message) -> bool:
+        """The other end has on disk what one of our messages brought; or refused it. False if it was none of ours."""
+        sent = self._in_flight.pop(message.seq, None)
+        if sent is None:
+            return False
+        out = self._out[sent.key]
+        self._in_flight_bytes -= sent.size
+        if message.status == Status.SUCCESS:
+            # What the other end had already is acknowledged before what it still writes: only the first ones count.
+            sent.done = True
+            while out.sent and out.sent[0].done:
+                self._acknowledge(sent.key, out, out.sent.popleft().behind)
+        elif message.status == Status.ACL_FAIL:
+            out.refused = message.description or "refused"
+        else:
+            # It could not keep them now (a full disk): the link begins anew, from what was acknowledged.
+            self.pipe.close()
+        self.pump()
+        return True
+
+    def _acknowledge(self, key: Topic, out: Outgoing, behind: int) -> None:
+        if not out.refused and behind > out.acknowledged:
+            out.acknowledged = behind
+            self.core.state.put(("link", self.peer_log.hex(), *key), behind)
+
+    @property
+    def behind(self) -> int:
+        """Events that the other end does not have yet."""
+        total = 0
+        for (environment, topic), out in self._out.items():
+            bounds = self.core.log.bounds(environment, topic)
+            total += max(0, bounds[1] - out.acknowledged) if bounds is not None else 0
+        return total
+
+    @property
+    def refused(self) -> str:
+        """Why the other end does not take some topic, if it is so."""
+        return next((out.refused for out in self._out.values() if out.refused), "")
+
+    # Receiving
+
+    def received(self, message: Message, body: Forward) -> None:
+        """Events from the other end: those that are new are appended; all are acknowledged once they are on disk."""
+        if self.rights is not None and not (
+            self.rights.may_use(body.environment) and self.rights.may_publish(body.topic)
+        ):
+            self.pipe.send(
+                Command.ASYNC_MESSAGE_TO_CLIENT_ACK,
+                message.seq,
+                self._ack(body),
+                status=Status.ACL_FAIL,
+                error=ErrorCode.UNAUTHORIZED_PUBLISH,
+                description=f"{body.topic} of {body.environment} may not be sent here",
+            )
+            return
+        if self._failed:
+            return
+        self.pipe.in_flight_bytes += len(message.body)
+        try:
+            self.core.arrivals.take(body, lambda known, pending: self._kept(message, body, known, pending))
+        except EchomeshError as error:
+            self._not_kept(message, body, error)
+        except BaseException:
+            self.pipe.in_flight_bytes -= len(message.body)
+            raise
+
+    def _kept(self, message: Message, body: Forward, known: bool, pending: Pending | None) -> None:
+        try:
+            if pending is not None:
+                pending.result()
+            if not known:
+                raise LogError("what came before could not be kept: send it again")
+        except EchomeshError as error:
+            self._not_kept(message, body, error)
+        else:
+            self.pipe.in_flight_bytes -= len(message.body)
+            self.pipe.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, message.seq, self._ack(body))
+
+    def _not_kept(self, message: Message, body: Forward, error: Exception) -> None:
+        # What follows on this link would be out of order: all of it comes again over the next one.
+        self._failed = True
+        self.pipe.in_flight_bytes -= len(message.body)
+        self.pipe.send(
+            Command.ASYNC_MESSAGE_TO_CLIENT_ACK,
+            message.seq,
+            self._ack(body),
+            status=Status.FAIL,
+            description=str(error),
+        )
+        self.pipe.close()
+
+    def _ack(self, body: Forward) -> Ack:
+        client_id, session_id = self.session
+        behind = body.offset + len(body.cloud_events)
+        return Ack(client_id, session_id, body.environment, body.topic, behind, is_client=False, origin=body.origin)
+
+
+def _follows(before: Record, record: Record) -> bool:
+    """Whether the record is the next one of the same origin."""
+    one, other = before[2], record[2]
+    if one is None or other is None:
+        return one is other
+    return one[:16] == other[:16] and _offset(other) == _offset(one) + 1
+
+
+def _offset(origin: bytes) -> int:
+    return int.from_bytes(origin[16:24], "little", signed=True)
+
+
+def forward_frame(
+    seq: str,
+    session: tuple[str, str],
+    environment: str,
+    topic: str,
+    origin: bytes,
+    first: int,
+    events: list[bytes],
+    way: list[Server],
+    since: int | None,
+) -> bytes:
+    """The frame of events for a server; they go in as they are."""
+    entries: dict[str, object] = {
+        "ClientId": session[0],
+        "SessionId": session[1],
+        "Environment": environment,
+        "Topic": topic,
+        "Origin": origin,
+        "Offset": first,
+        "BridgeServers": way,
+    }
+    if since is not None and since < first:
+        entries["Since"] = since
+    return framed(protocol.with_events(Command.ASYNC_MESSAGE_TO_SERVER, seq, entries, events))

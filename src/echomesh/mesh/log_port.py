@@ -1,0 +1,96 @@
+"""The topic log as a server has it: appends through the writer, reads through a reader of the same directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from echomesh.errors import UnknownTopic
+from echomesh.log import AsyncTopicLog, LogReader
+from echomesh.log.topic_reader import TopicReader
+from echomesh.log.view import TopicName
+from echomesh.mesh.ports import Pending, Staging
+from echomesh.native.log_record import Records
+
+LAST_NS = (1 << 63) - 1
+
+
+class LogReads:
+    """Reads by environment and topic, with a reader kept for each topic that is in use."""
+
+    KEPT = 4096
+
+    def __init__(self, reader: LogReader) -> None:
+        self.reader = reader
+        self._topics: dict[tuple[str, str], TopicReader] = {}
+
+    def _topic(self, environment: str, topic: str) -> TopicReader:
+        found = self._topics.get((environment, topic))
+        if found is None:
+            found = self.reader.topic(topic, environment=environment)
+            if len(self._topics) >= self.KEPT:
+                del self._topics[next(iter(self._topics))]
+            self._topics[environment, topic] = found
+        return found
+
+    def topics(self) -> list[TopicName]:
+        """All topics of all environments."""
+        return self.reader.topics()
+
+    def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
+        """(earliest, end), None for a topic that is not there."""
+        try:
+            found = self._topic(environment, topic)
+        except UnknownTopic:
+            return None
+        return found.earliest, found.end
+
+    def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
+        """Records from the offset on."""
+        return self._topic(environment, topic).read(offset, max_bytes=max_bytes, max_records=max_records)
+
+    def offset_at(self, environment: str, topic: str, time_ns: int) -> int:
+        """The first offset that was appended at this time or later."""
+        return self._topic(environment, topic).offset_at(min(max(time_ns, 0), LAST_NS))
+
+
+class AsyncLogPort(LogReads):
+    """The log of an event loop's server. `settled` is called in the loop whenever something was answered."""
+
+    def __init__(self, log: AsyncTopicLog, settled: Callable[[], None]) -> None:
+        super().__init__(log.reader())
+        self.log = log
+        self._settled = settled
+        self._loop = asyncio.get_running_loop()
+        self._beside = ThreadPoolExecutor(1, "echomesh-mesh-disk")
+        self.append = log.append
+        log.on_pass = settled
+
+    @property
+    def log_id(self) -> bytes:
+        """Names the data directory."""
+        return self.log.log_id
+
+    @property
+    def staging(self) -> Staging:
+        """Staged appends."""
+        return self.log.core.stages
+
+    def append_many(
+        self, topic: str, events: Sequence[bytes], *, environment: str, origins: Sequence[bytes | None] | None = None
+    ) -> Pending:
+        """Appends events one behind the other."""
+        return self.log.append_many(topic, events, environment=environment, origins=origins)
+
+    def beside(self, work: Callable[[], object]) -> Pending:
+        """Does work that waits for the disk in a thread of its own, one after the other."""
+        future: Future[object] = self._beside.submit(work)
+        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settled))
+        return future
+
+    def close(self) -> None:
+        """Ends what was begun beside."""
+        self.log.on_pass = None
+        self._beside.shutdown()
+        self.reader.close()

@@ -1,0 +1,101 @@
+"""One end of a connection, as the shell sees it: it brings what comes, and takes what goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from echomesh.mesh import protocol
+from echomesh.mesh.bodies import Body
+from echomesh.mesh.codes import Command, ErrorCode, Status
+from echomesh.mesh.frames import Splitter, framed
+
+if TYPE_CHECKING:
+    from echomesh.mesh.core import MeshCore
+
+
+class Pipe:
+    """Output is collected, and leaves with all else of the same turn.
+
+    `closing` means: nothing more is read, and the connection ends once its output is out; with `aborting` it ends at
+    once. `blocked` is set by the shell while the other end does not read.
+    """
+
+    def __init__(self, core: MeshCore, peer: str, now: float, limit: int) -> None:
+        self.core = core
+        self.peer = peer
+        self.since = self.heard = now
+        self.splitter = Splitter(limit)
+        self.wire: Any = None
+        """The shell's own: it has `flush` and `abort`."""
+        self.closing = False
+        self.aborting = False
+        self.closed = False
+        self.blocked = False
+        self.in_flight_bytes = 0
+        """Of what waits for the disk and is not answered yet."""
+        self.out_bytes = 0
+        """Of output that was not taken yet."""
+        self._out: list[bytes] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether the shell should not read on for now."""
+        return self.blocked
+
+    def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """Deals with what came."""
+        raise NotImplementedError
+
+    def send(
+        self,
+        command: Command,
+        seq: str,
+        body: Body | None = None,
+        *,
+        status: Status = Status.SUCCESS,
+        error: ErrorCode = ErrorCode.NONE,
+        description: str | None = None,
+    ) -> None:
+        """Sends a message."""
+        self.write(framed(protocol.encode(command, seq, body, status=status, error=error, description=description)))
+
+    def write(self, frame: bytes) -> None:
+        """Sends a frame, with all others of this turn."""
+        if self.closed:
+            return
+        if not self._out:
+            self.core.mark(self)
+        self._out.append(frame)
+        self.out_bytes += len(frame)
+
+    def take_output(self) -> bytes:
+        """What is to be sent now."""
+        out = self._out
+        self._out = []
+        self.out_bytes = 0
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def close(self) -> None:
+        """Ends the connection once its output is out."""
+        if not self.closing:
+            self.closing = True
+            self.core.mark(self)
+
+    def abort(self) -> None:
+        """Ends the connection without waiting for an end that may never read."""
+        if not self.aborting:
+            self.closing = self.aborting = True
+            self.core.mark(self)
+
+    def unblocked(self) -> None:
+        """The other end reads again."""
+
+    def lost(self, now: float) -> None:
+        """The connection is gone."""
+        if not self.closed:
+            self.closing = self.closed = True
+            self._out.clear()
+            self.gone(now)
+
+    def gone(self, now: float) -> None:
+        """What is to be done once, when it is gone."""

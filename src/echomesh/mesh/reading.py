@@ -1,0 +1,74 @@
+"""Requests about what is in the log: topics, offsets, and records as they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from echomesh.errors import BadTopic, LogBehind, LogCorrupt, OffsetsLost
+from echomesh.mesh import checks
+from echomesh.mesh.bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics, TopicState
+from echomesh.mesh.protocol import Message
+from echomesh.mesh.refusal import failed
+from echomesh.topics import matches, parse_filter
+
+if TYPE_CHECKING:
+    from echomesh.mesh.connection import Connection
+
+MOST_BYTES: Final = 4 << 20
+
+
+def topics(connection: Connection, message: Message, body: AskTopics, now: float) -> None:
+    """The topics of the session's environment that its client may subscribe to."""
+    session = checks.session_of(connection, body.client_id, body.session_id)
+    try:
+        wanted = parse_filter(body.filter)
+    except BadTopic as error:
+        raise failed(str(error)) from None
+    log = connection.core.log
+    found = []
+    for name in log.topics():
+        if name.environment != session.environment or not matches(wanted, name.name):
+            continue
+        if session.rights.admin or session.rights.may_subscribe(name.name):
+            earliest, end = log.bounds(name.environment, name.name) or (0, 0)
+            found.append(TopicState(name.name, earliest, end, name.level))
+    connection.answer(message.command, message.seq, Topics(found))
+
+
+def offsets(connection: Connection, message: Message, body: AskOffsets, now: float) -> None:
+    """Where a topic begins and ends."""
+    session = checks.session_of(connection, body.client_id, body.session_id)
+    topic = checks.readable(session, body.topic)
+    log = connection.core.log
+    bounds = log.bounds(session.environment, topic)
+    if bounds is None:
+        at_time = None if body.time is None else 0
+        connection.answer(message.command, message.seq, Offsets(log.log_id, 0, 0, at_time))
+        return
+    at_time = None if body.time is None else log.offset_at(session.environment, topic, body.time)
+    connection.answer(message.command, message.seq, Offsets(log.log_id, *bounds, at_time))
+
+
+def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> None:
+    """Records as they are stored."""
+    session = checks.session_of(connection, body.client_id, body.session_id)
+    topic = checks.readable(session, body.topic)
+    log = connection.core.log
+    bounds = log.bounds(session.environment, topic)
+    if bounds is None:
+        raise failed(f"no topic {topic} in {session.environment}")
+    until = bounds[1] if body.until is None else min(body.until, bounds[1])
+    if body.offset >= until:
+        connection.answer(message.command, message.seq, Fetched(log.log_id, body.offset, body.offset))
+        return
+    wanted = MOST_BYTES if body.max_bytes is None else min(max(body.max_bytes, 1), MOST_BYTES)
+    try:
+        records = log.read(session.environment, topic, body.offset, max_bytes=wanted, max_records=until - body.offset)
+    except (OffsetsLost, LogCorrupt) as lost:
+        behind = lost.last + 1
+        answer = Fetched(log.log_id, body.offset, behind, lost=(body.offset, behind))
+    except LogBehind as error:
+        raise failed(str(error)) from None
+    else:
+        answer = Fetched(log.log_id, body.offset, records.next_offset, bytes(records.raw()))
+    connection.answer(message.command, message.seq, answer)

@@ -1,0 +1,141 @@
+"""Readers over the death of a writer, and while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from echomesh.log import LogReader, TopicLog
+from echomesh.log import reader as reader_module
+from echomesh.log.storage import RealStorage
+from tests.log.support import crash, events_of, small, stored
+
+
+def killed_with_a_segment_begun(directory: Path, log: TopicLog) -> int:
+    """Ends the writer right after it has begun a segment, before anything in it is committed; its first offset."""
+    topic = log.core.topics["TST", "a"]
+    log.core.commits.add(topic, b"never acknowledged" * 200, 1)
+    assert topic.base == topic.done[2], "a segment was begun"
+    crash(log)
+    return topic.base
+
+
+@pytest.mark.parametrize("read_before", [False, True], ids=["fresh", "attached"])
+def test_a_reader_that_knows_a_segment_of_a_killed_writer_finds_what_came_instead(
+    tmp_path: Path, read_before: bool
+) -> None:
+    log = TopicLog(tmp_path, small())
+    events = [b"%d" % i * 100 for i in range(10)]
+    log.append_many("a", events)
+    with LogReader(tmp_path) as reader:
+        topic = reader.topic("a")
+        if read_before:
+            assert events_of(topic) == events
+        begun = killed_with_a_segment_begun(tmp_path, log)
+        topic.bases = []
+        reader.refresh()
+        assert events_of(topic) == events
+        assert begun in topic.bases, "it is in the list of the reader"
+        log = TopicLog(tmp_path, small())
+        # Small ones fit into the segment before; then others begin, elsewhere.
+        more = [b"small"] * 4 + [b"%d" % i * 100 for i in range(40)]
+        assert log.append_many("a", more)[0] == len(events) == begun
+        assert begun not in [int(path.stem) for path in tmp_path.rglob("*.seg")]
+        reader.refresh()
+        for offset in (begun, begun + 2, begun + 20, begun - 1):
+            assert topic.read(offset).events()[0] == [*events, *more][offset]
+        assert events_of(topic) == [*events, *more]
+        assert topic.offset_at(0) == 0
+        log.close()
+        reader.refresh()
+        assert events_of(topic) == [*events, *more]
+    assert stored(tmp_path, "a") == [*events, *more]
+
+
+def test_a_reader_whose_segment_begins_again_with_other_events_does_not_mix_them(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path, small())
+    events = [b"%d" % i * 100 for i in range(19)]
+    log.append_many("a", events)
+    with LogReader(tmp_path) as reader:
+        topic = reader.topic("a")
+        assert events_of(topic) == events
+        begun = killed_with_a_segment_begun(tmp_path, log)
+        reader.refresh()
+        assert events_of(topic) == events
+        with TopicLog(tmp_path, small()) as log:
+            assert log.append("a", b"another" * 500) == begun
+            reader.refresh()
+            assert events_of(topic) == [*events, b"another" * 500]
+
+
+class Counted(RealStorage):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        data = super().pread(handle, size, position)
+        self.read += len(data)
+        return data
+
+
+def test_waiting_without_a_writer_reads_nothing_while_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = TopicLog(tmp_path, small())
+    log.append_many("a", [b"1", b"2"])
+    crash(log)
+    monkeypatch.setattr(reader_module, "SETTLING_S", 0.0)
+    disk = Counted()
+    with LogReader(tmp_path, storage=disk) as reader:
+        topic = reader.topic("a")
+        assert not topic.wait(2, 0.2)
+        before = disk.read
+        assert not topic.wait(2, 0.5)
+        assert disk.read == before
+        with TopicLog(tmp_path, small()) as log:
+            log.append("a", b"3")
+        assert topic.wait(2, 30), "a writer that came and went is noticed"
+        assert topic.read(2).events() == [b"3"]
+        log = TopicLog(tmp_path, small())
+        assert not topic.wait(3, 0.3)
+        assert reader.view.live, "and one that came to stay"
+        log.append("a", b"4")
+        assert topic.wait(3, 30)
+        crash(log)
+
+
+def test_a_change_in_the_moment_of_a_look_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The worst file system: times that never change.
+    monkeypatch.setattr(RealStorage, "stamp", lambda disk, path: (0,))
+    log = TopicLog(tmp_path, small())
+    log.append("a", b"1")
+    crash(log)
+    with LogReader(tmp_path) as reader:
+        topic = reader.topic("a")
+        reader.look()
+        with TopicLog(tmp_path, small()) as log:
+            log.append("a", b"2")
+        reader.look()
+        assert topic.end == 2, "what is new is looked at again for a while"
+
+
+def test_event_loops_that_wait_without_a_writer_notice_the_next_one(tmp_path: Path) -> None:
+    with TopicLog(tmp_path, small()) as log:
+        log.append("a", b"1")
+
+    def append() -> None:
+        with TopicLog(tmp_path, small()) as again:
+            again.append("a", b"2")
+
+    async def run() -> list[bytes]:
+        with LogReader(tmp_path) as reader:
+            waiting = asyncio.create_task(reader.topic("a").wait_async(1, 30))
+            await asyncio.to_thread(append)
+            assert await waiting
+            return reader.topic("a").read(1).events()
+
+    assert asyncio.run(run()) == [b"2"]
