@@ -20,7 +20,7 @@ from bench.harness.load import Delivered, Published
 from bench.harness.numbered import InOrder
 from bench.harness.pairs import MeasurementFailed
 from bench.harness.servers import cpu_seconds
-from bench.peers import jetstream, redis_clients
+from bench.peers import jetstream, redis_clients, redis_py
 from echomesh.cli.process import ServerProcess
 from echomesh.errors import UnknownTopic
 from echomesh.events import Event
@@ -54,10 +54,16 @@ class Publishing:
 
 
 @dataclass(frozen=True)
-class System(Publishing):
+class Subscribing(Publishing):
     """The same with clients that subscribe."""
 
     subscribe: Callable[..., Delivered]
+
+
+@dataclass(frozen=True)
+class System(Subscribing):
+    """The same with clients that know when each event left and came."""
+
     paced: Callable[..., list[int]]
     stamped: Callable[..., list[int]]
 
@@ -67,21 +73,21 @@ def serve(directory: str) -> AbstractContextManager[Server]:
     return ServerProcess(Path(directory, "data"))
 
 
-def _redis(fsync: str) -> System:
-    return System(
-        partial(redis_clients.serve, fsync=fsync),
-        redis_clients.publish,
-        redis_clients.subscribe,
-        redis_clients.paced,
-        redis_clients.stamped,
+def _redis(fsync: str) -> tuple[System, Subscribing]:
+    """With bare clients, and with redis-py."""
+    serve = partial(redis_clients.serve, fsync=fsync)
+    bare = redis_clients
+    return (
+        System(serve, bare.publish, bare.subscribe, bare.paced, bare.stamped),
+        Subscribing(serve, redis_py.publish, redis_py.subscribe),
     )
 
 
 OURS = System(serve, mesh_loads.publish, mesh_loads.subscribe, mesh_loads.paced, mesh_loads.stamped)
-REDIS_ALWAYS = _redis("always")
-REDIS_EVERYSEC = _redis("everysec")
-JETSTREAM = Publishing(jetstream.serve, jetstream.publish)
-JETSTREAM_BYTES = Publishing(jetstream.serve, jetstream.publish_bytes)
+REDIS_ALWAYS, REDIS_PY_ALWAYS = _redis("always")
+REDIS_EVERYSEC, REDIS_PY_EVERYSEC = _redis("everysec")
+JETSTREAM = Publishing(jetstream.serve, jetstream.publish_bytes)
+JETSTREAM_PY = Publishing(jetstream.serve, jetstream.publish)
 
 
 def acknowledged(directory: str, system: Publishing, seconds: float, size: int, window: int) -> float:
@@ -91,7 +97,7 @@ def acknowledged(directory: str, system: Publishing, seconds: float, size: int, 
         return published.rate
 
 
-def delivered(directory: str, system: System, seconds: float, size: int, window: int, subscribers: int) -> float:
+def delivered(directory: str, system: Subscribing, seconds: float, size: int, window: int, subscribers: int) -> float:
     """Events a second that one client published and each of the subscribers got and acknowledged, all of them."""
     with system.serve(directory) as server, contextlib.ExitStack() as held:
         taking = [

@@ -14,7 +14,7 @@ from bench.harness.numbered import END, InOrder, encoded
 from bench.harness.pairs import MeasurementFailed
 from bench.harness.rounds import Patience
 from bench.harness.servers import ServerProgram, cpu_seconds
-from bench.mesh_trials import Publishing, System
+from bench.mesh_trials import Publishing, Subscribing, System
 from bench.peers.installed import find
 
 SECONDS = 0.05
@@ -23,6 +23,8 @@ WINDOW = 16
 REDIS = pytest.mark.skipif(find("redis-server") is None, reason="no redis-server here")
 NATS = pytest.mark.skipif(find("nats-server") is None, reason="no nats-server here")
 NATS_PY = pytest.mark.skipif(importlib.util.find_spec("nats") is None, reason="no nats-py here")
+
+REDIS_PY = pytest.mark.skipif(importlib.util.find_spec("redis") is None, reason="no redis-py here")
 
 BOTH = [pytest.param(trials.OURS, id="ours"), pytest.param(trials.REDIS_EVERYSEC, id="redis", marks=REDIS)]
 
@@ -47,16 +49,19 @@ def test_an_event_that_is_lost_repeated_or_another_one_is_found(wrong: bytes) ->
         pytest.param(trials.OURS, id="ours"),
         pytest.param(trials.REDIS_ALWAYS, id="redis always", marks=REDIS),
         pytest.param(trials.REDIS_EVERYSEC, id="redis everysec", marks=REDIS),
-        pytest.param(trials.JETSTREAM, id="nats-py", marks=[NATS, NATS_PY]),
-        pytest.param(trials.JETSTREAM_BYTES, id="nats", marks=NATS),
+        pytest.param(trials.REDIS_PY_EVERYSEC, id="redis-py", marks=[REDIS, REDIS_PY]),
+        pytest.param(trials.JETSTREAM, id="nats", marks=NATS),
+        pytest.param(trials.JETSTREAM_PY, id="nats-py", marks=[NATS, NATS_PY]),
     ],
 )
 def test_publishes_in_flight_are_answered(system: Publishing, shm_dir: Path) -> None:
     assert trials.acknowledged(str(shm_dir), system, SECONDS, 200, WINDOW) > 0
 
 
-@pytest.mark.parametrize("system", BOTH)
-def test_each_subscriber_gets_each_event(system: System, shm_dir: Path) -> None:
+@pytest.mark.parametrize(
+    "system", [*BOTH, pytest.param(trials.REDIS_PY_EVERYSEC, id="redis-py", marks=[REDIS, REDIS_PY])]
+)
+def test_each_subscriber_gets_each_event(system: Subscribing, shm_dir: Path) -> None:
     assert trials.delivered(str(shm_dir), system, SECONDS, 1024, WINDOW, 2) > 0
 
 

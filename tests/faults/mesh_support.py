@@ -38,6 +38,7 @@ class ServerProcess:
         self._config = directory.with_name(f"{directory.name}.toml")
         self._config.write_text(config)
         self._errors = directory.with_name(f"{directory.name}.err")
+        self._errors.touch()
         self._process: ForkServerProcess | None = None
 
     async def start(self) -> None:

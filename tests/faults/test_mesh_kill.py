@@ -95,7 +95,7 @@ class Subscriber:
         return sum(len(publisher.answered) for publisher in publishers) - len(self.ids)
 
 
-def test_what_was_acknowledged_survives_kills_under_load(shm_dir: Path) -> None:
+def test_what_was_acknowledged_survives_kills_and_stops_under_load(shm_dir: Path) -> None:
     rounds = count(5, 100)
 
     async def test() -> None:
@@ -117,7 +117,7 @@ def test_what_was_acknowledged_survives_kills_under_load(shm_dir: Path) -> None:
                     ),
                     lambda: (server.said[-2000:], [len(publisher.answered) for publisher in publishers]),
                 )
-                await server.kill()
+                await (server.stop() if chance.random() < 0.2 else server.kill())
                 await server.start()
             for publisher in publishers:
                 publisher.stopped = True

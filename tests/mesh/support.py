@@ -71,7 +71,8 @@ async def serving(
             loop.call_soon_threadsafe(lambda: started[0].settled() if started else None)
 
         state = StateFile(directory / "mesh.state", log.log_id, threaded=True, notify=settled)
-        judge: AccessPort = open_access() if access is None else AsyncAccess(lambda: access, loop)
+        checking = None if access is None else AsyncAccess(lambda: access, loop)
+        judge: AccessPort = checking or open_access()
         server = MeshServer(log, judge, state, options)
         started.append(server)
         running = Running(server, log, state)
@@ -82,6 +83,8 @@ async def serving(
         finally:
             await server.close()
             state.close()
+            if checking is not None:
+                checking.close()
             for client in running.clients:
                 client.close()
 

@@ -207,6 +207,14 @@ def test_a_batch_has_a_bound(shm_dir: Path) -> None:
         assert web.ask("POST", "/topics/a", b"[" + b",".join(batch) + b"]", BATCHED).problem == (413, "fail", "")
 
 
+def test_one_topic_too_many_is_refused(shm_dir: Path) -> None:
+    with Web(shm_dir, options=MeshOptions(max_topics=1)) as web:
+        for _ in range(2):
+            assert web.ask("POST", "/topics/a", an_event().to_json(), STRUCTURED).status == 200
+        refused = web.ask("POST", "/topics/b", an_event().to_json(), STRUCTURED)
+        assert refused.problem == (403, "aclFail", "UNAUTHORIZED_PUBLISH")
+
+
 def test_all_bodies_together_have_a_bound(shm_dir: Path) -> None:
     with Web(shm_dir, None, HttpOptions(held_bytes=10_000)) as web, web.socket() as held, web.socket() as refused:
         for sock in (held, refused):

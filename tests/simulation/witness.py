@@ -195,6 +195,9 @@ class Witness:
             raise BrokenPromise(f"{told.client} gets {body.topic}, and has {told.filters}")
         self._not_again(told, place, body.offset)
         self._alone(told, body)
+        if place in self.acknowledged:
+            # Behind a gap it may come again, and is to be acknowledged anew.
+            self.acknowledged[place].discard(body.offset, body.offset + len(sizes))
         for offset, size in enumerate(sizes, body.offset):
             told.sizes[body.topic, offset] = size
         self.deliveries += len(sizes)

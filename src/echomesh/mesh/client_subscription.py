@@ -145,6 +145,12 @@ class Subscription:
 
     def _done(self, delivery: Delivery, offset: int) -> None:
         """Notes that an event was dealt with; what follows on in its delivery is settled together with it."""
+        if delivery.generation != self._link.core.generation:
+            # Its copy may have come over the new connection already: it must not be handed out once more.
+            self.leaving()
+            self._settle(delivery, offset, offset + 1)
+            self._link.plan()
+            return
         if delivery is self._noted and offset == self._noted_end:
             self._noted_end = offset + 1
             return

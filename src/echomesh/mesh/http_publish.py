@@ -13,7 +13,8 @@ from echomesh.errors import BadEvent, EchomeshError
 from echomesh.events import Event
 from echomesh.events.rules import is_json
 from echomesh.mesh.codes import Status
-from echomesh.mesh.http_problems import CLOSE, Problem, from_error, retry, unavailable
+from echomesh.mesh.http_problems import CLOSE, Problem, from_error, from_refusal, retry, unavailable
+from echomesh.mesh.refusal import Refusal
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -182,6 +183,10 @@ async def publish(server: MeshServer, caller: Caller, topic: str, events: list[b
             status=Status.TPS_OVERLOAD,
             headers=retry(wait),
         )
+    try:
+        core.topics.admit(caller.environment, topic)
+    except Refusal as refusal:
+        raise from_refusal(refusal) from None
     on_disk: asyncio.Future[Any] = loop.create_future()
 
     def settled(pending: Pending) -> None:

@@ -23,12 +23,21 @@ class LogReads:
 
     def __init__(self, reader: LogReader) -> None:
         self.reader = reader
+        self._names: dict[tuple[str, str], TopicName] = {}
         self._topics: dict[tuple[str, str], TopicReader] = {}
+
+    def _name(self, environment: str, topic: str) -> TopicName | None:
+        for new in self.reader.topics()[len(self._names) :]:
+            self._names[new.environment, new.name] = new
+        return self._names.get((environment, topic))
 
     def _topic(self, environment: str, topic: str) -> TopicReader:
         found = self._topics.get((environment, topic))
         if found is None:
-            found = self.reader.topic(topic, environment=environment)
+            name = self._name(environment, topic)
+            if name is None:
+                raise UnknownTopic(topic, environment)
+            found = TopicReader(self.reader, name)
             if len(self._topics) >= self.KEPT:
                 del self._topics[next(iter(self._topics))]
             self._topics[environment, topic] = found
@@ -40,11 +49,11 @@ class LogReads:
 
     def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
         """(earliest, end), None for a topic that is not there."""
-        try:
-            found = self._topic(environment, topic)
-        except UnknownTopic:
+        name = self._name(environment, topic)
+        if name is None:
             return None
-        return found.earliest, found.end
+        view = self.reader.current()
+        return view.earliest(name.number), view.high(name.number)
 
     def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
         """Records from the offset on."""
@@ -66,6 +75,11 @@ class AsyncLogPort(LogReads):
         self._beside = ThreadPoolExecutor(1, "echomesh-mesh-disk")
         self.append = log.append
         log.on_pass = settled
+
+    def _name(self, environment: str, topic: str) -> TopicName | None:
+        # The writer knows them all, and is quicker than a reader to hear of new ones.
+        found = self.log.core.topics.get((environment, topic))
+        return None if found is None else TopicName(found.number, environment, topic, found.level)
 
     @property
     def log_id(self) -> bytes:

@@ -25,6 +25,6 @@ class MeshOptions:
     max_connections: int = 20_000
     max_filters: int = 1_000  # of one session, and of one subscriber over all its sessions
     max_subscribers: int = 100_000  # clients and groups with subscriptions that are kept, for each environment
-    max_topics: int = 100_000  # for each environment
+    max_topics: int = 20_000  # for each environment
     urn: str = "localhost"  # what other servers call this one
     port: int = 4889

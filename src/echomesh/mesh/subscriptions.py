@@ -31,6 +31,8 @@ class Subscriptions:
         self.shares: dict[tuple[str, Owner, str], Share] = {}
         self._matchers: dict[str, Matcher[tuple[Session, Owner]]] = {}
         self._filters: dict[Session, set[tuple[str, Owner]]] = {}
+        self._holders: dict[tuple[str, Owner, str], Session] = {}
+        """The one session of a client that has a filter: the last that subscribed to it."""
         self._watchers: dict[Topic, list[Share]] = {}
         self._known: dict[Topic, None] = {(found.environment, found.name): None for found in core.log.topics()}
         self._owners: dict[str, set[Owner]] = {}
@@ -142,9 +144,26 @@ class Subscriptions:
                 grant.delivery.notice("taken-over", [share.topic])
 
     def _listen(self, session: Session, owner: Owner, filter: str) -> None:
+        if owner[0] == "client":
+            before = self._holders.get((session.environment, owner, filter), session)
+            if before is not session:
+                self._ignore(before, owner, filter)
+                before.delivery.notice("taken-over", [filter])
+            self._holders[session.environment, owner, filter] = session
         matcher = self._matchers.setdefault(session.environment, Matcher())
         if matcher.add(filter, (session, owner)):
             self._filters.setdefault(session, set()).add((filter, owner))
+
+    def _ignore(self, session: Session, owner: Owner, filter: str) -> None:
+        """Topics that are born under this filter are not the session's any more."""
+        kept = self._filters.get(session, set())
+        if (filter, owner) in kept:
+            kept.discard((filter, owner))
+            self._matchers[session.environment].remove(filter, (session, owner))
+            if self._holders.get((session.environment, owner, filter)) is session:
+                del self._holders[session.environment, owner, filter]
+        if not kept:
+            self._filters.pop(session, None)
 
     def unsubscribe(self, session: Session, filters: Iterable[str], group: str | None) -> None:
         """Ends subscriptions of the client, and forgets where it was in topics that no other filter of it matches."""
@@ -152,9 +171,7 @@ class Subscriptions:
         # What a group has is not one's own: who may not subscribe to it may not end it either.
         for filter in _parsed(filters) if group is None else self._allowed(session, filters):
             self.core.cursors.unsubscribe(session.environment, owner, filter)
-            if session in self._filters and (filter, owner) in self._filters[session]:
-                self._filters[session].discard((filter, owner))
-                self._matchers[session.environment].remove(filter, (session, owner))
+            self._ignore(session, owner, filter)
         left: Matcher[bool] = Matcher(remembered=0)
         for filter in self.core.cursors.filters_of(session.environment, owner):
             left.add(filter, True)
@@ -175,10 +192,8 @@ class Subscriptions:
         for grant in list(session.delivery.grants.values()):
             session.delivery.remove(grant)
             self._leave(grant.share)
-        matcher = self._matchers.get(session.environment)
-        for filter, owner in self._filters.pop(session, ()):
-            if matcher is not None:
-                matcher.remove(filter, (session, owner))
+        for filter, owner in list(self._filters.get(session, ())):
+            self._ignore(session, owner, filter)
 
     def _leave(self, share: Share) -> None:
         if share.grants:
@@ -211,7 +226,7 @@ class Subscriptions:
     def _born(self, environment: str, topic: str) -> None:
         matcher = self._matchers.get(environment)
         if matcher is not None:
-            # The newest last: it takes over from one of the same client that may be dead, and not be known to be.
+            # Where a client has several sessions with filters of their own, the newest is the last to take over.
             for session, owner in sorted(matcher.match(topic), key=lambda found: found[0].number):
                 stored = self.core.cursors.cursor(environment, owner, topic)
                 live = (environment, owner, topic) in self.shares
