@@ -40,7 +40,7 @@ COMPARISONS = (
     ),
     Comparison("round trip", 64, (Claim("round trip 64 B, spinning", RING_SPINNING, (ICEORYX_POLL,), target=2.0),)),
     Comparison("round trip", 64, (Claim("round trip 64 B, sleeping", RING_SLEEPING, (UNIX_SOCKET,), target=1.0),)),
-    # One every millisecond: both ends sleep before each message.
+    # One every millisecond: whoever answers has to be woken each time.
     Comparison(
         "paced round trip", 64, (Claim("round trip 64 B, sleeping, paced", RING_SLEEPING, (UNIX_SOCKET,), target=1.0),)
     ),
