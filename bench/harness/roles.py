@@ -145,8 +145,8 @@ def _in_a_row(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) 
 
 
 def _paced(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> list[int]:
-    # With a pause before each: the one that answers is asleep when a message comes. The one that asks waits for the answer
-    # as the contestant does; ours has learnt by then to look out for it before it sleeps.
+    # With a pause before each: the one that answers is asleep when a message comes.
+    # The one that asks waits as its contestant does; ours has learnt by then to look out before it sleeps.
     laps = []
     for body in stamps:
         time.sleep(PAUSE_SECONDS)
