@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,6 +17,7 @@ from echomesh.log import LogReader, TopicLog
 from tests.log.support import crash, events_of, small, stored
 from tests.support.counts import count
 
+pytestmark = pytest.mark.timeout(900)
 TOPICS = st.sampled_from(["a", "b", "deep/c"])
 EVENTS = st.one_of(st.binary(max_size=300), st.integers(65_000, 70_000).map(bytes))
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from echomesh.log import LogReader, TopicLog
 from echomesh.log import reader as reader_module
 from echomesh.log.storage import RealStorage
+from echomesh.native.log_water import Watermarks
 from tests.log.support import crash, events_of, small, stored
+from tests.support.repository import ROOT
 
 
 def killed_with_a_segment_begun(directory: Path, log: TopicLog) -> int:
@@ -139,3 +144,28 @@ def test_event_loops_that_wait_without_a_writer_notice_the_next_one(tmp_path: Pa
             return reader.topic("a").read(1).events()
 
     assert asyncio.run(run()) == [b"2"]
+
+
+def test_what_a_killed_writer_had_on_disk_and_not_shown_yet_reaches_a_reader_that_waits(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from echomesh.log import TopicLog\n"
+        "log = TopicLog(sys.argv[1])\n"
+        "log.append_many('a', [b'1', b'2'])\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        with LogReader(tmp_path) as reader:
+            topic = reader.topic("a")
+            assert reader.view.live
+            writer.kill()
+            writer.wait()
+            # As if it had been killed between the sync of its last commit and this.
+            Watermarks.open(reader.paths.water).set_high(topic.number, 1)
+            assert topic.wait(1, 30)
+            assert topic.read(1).events() == [b"2"]

@@ -162,7 +162,7 @@ class Faults:
 
     def _double_a_client(self) -> None:
         before = self.clock.random.choice(self.world.subscribers)
-        if before.subscription.group is None and not before.left:
+        if before.subscription.group is None and not before.subscription.given_up and not before.left:
             self.clock.note("fault", f"there are two of {before.name}")
             after = before.twin()
             self.world.subscribers.append(after)

@@ -217,7 +217,10 @@ def _check_settled(wanted: Subscription, topic: str, offset: int, stored: Stored
 def dead_letters_are_there(world: World, logs: Logs) -> None:
     """What nobody could deal with, once for each log, and after so many tries."""
     for wanted in world.subscriptions:
+        begun = world.witness.subscribed_at[wanted.whose]
         for topic, offset in sorted(wanted.given_back):
+            if offset < wanted.first_in(topic, begun):
+                continue  # somebody said since that it begins behind this
             stored = logs[wanted.server, wanted.environment, topic][offset]
             if stored.event.type != POISON or topic.startswith(DEAD) or (topic, offset) in wanted.settled:
                 continue

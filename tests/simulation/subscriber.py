@@ -43,6 +43,9 @@ class Subscription:
     settled: set[Where] = field(default_factory=set)
     given_back: set[Where] = field(default_factory=set)
     highest: dict[str, int] = field(default_factory=dict)
+    doubled: bool = False
+    """Whether two programs had it: which of them ends it would be a matter of luck."""
+    given_up: bool = False
 
     def __repr__(self) -> str:
         return f"{self.group or self.client} at {self.server} with {self.environment} {self.filters}"
@@ -127,10 +130,13 @@ class Subscriber(Client):
 
     def twin(self) -> Subscriber:
         """Another program that takes itself for the same client."""
+        self.subscription.doubled = True
         return Subscriber(self.clock, self.network, self.hello, self.subscription, self._witness)
 
     def begin(self) -> None:
         wanted = self.subscription
+        if self.left:
+            return
         new = wanted.whose not in self._witness.subscribed
         if new and not self.leads:
             self.later(0.1, self.begin)
@@ -143,8 +149,9 @@ class Subscriber(Client):
     def unsubscribe(self) -> None:
         """Gives the subscription up, and makes it anew."""
         wanted = self.subscription
-        if self.core.state is State.UP and wanted.group is None:
+        if self.core.state is State.UP and wanted.group is None and not wanted.doubled:
             self.clock.note(self.name, "unsubscribes")
+            wanted.given_up = True
             self.core.unsubscribe(list(wanted.filters), "unsubscribe")
             self.flush_soon()
 
@@ -158,6 +165,8 @@ class Subscriber(Client):
             self._answered(what.token)
         elif isinstance(what, Refused):
             self.clock.note(self.name, f"is refused {what.token}: {what.error!r}")
+            if what.token == "unsubscribe":
+                self.subscription.begin_anew()
             if what.token in ("subscribe", "unsubscribe"):
                 self.later(0.2, self.begin)
 

@@ -232,6 +232,7 @@ class World:
 
     def _unsettled(self) -> str:
         """What somebody still waits for; nothing when all have what they should."""
+        self._replace_the_left()
         for publisher in self.publishers:
             if not publisher.done:
                 return f"{publisher.name} has no answer"
@@ -242,6 +243,15 @@ class World:
             filter(None, (*map(self._unquiet, self.hosts), *map(self._wanted, self.subscriptions))),
             "",
         )
+
+    def _replace_the_left(self) -> None:
+        # Of two that took over from each other at the same time, none may be left.
+        for wanted in self.subscriptions:
+            having = [subscriber for subscriber in self.subscribers if subscriber.subscription is wanted]
+            if all(subscriber.left for subscriber in having):
+                twin = having[0].twin()
+                self.subscribers.append(twin)
+                twin.start()
 
     def _unquiet(self, host: Host) -> str:
         process = host.process

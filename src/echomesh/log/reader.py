@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from echomesh.errors import FileGone, UnknownTopic
 from echomesh.log import layout, state
 from echomesh.log.closing import Closing
+from echomesh.log.lock import writer_of
 from echomesh.log.storage import RealStorage, Storage
 from echomesh.log.tail import LOOK_S, Place, Watcher
 from echomesh.log.topic_reader import TopicReader
@@ -97,8 +98,9 @@ class LogReader(Closing):
         if view.high(number) > offset:
             return True
         if isinstance(view, LiveView):
-            # Not longer than a second: a writer that was killed wakes nobody.
-            view.water.wait(number, offset, min(timeout, 1.0))
+            # Not longer than a second: a writer that was killed wakes nobody, and has not shown its last commit.
+            if not view.water.wait(number, offset, min(timeout, 1.0)) and writer_of(self.paths.lock) == 0:
+                self.refresh()
         else:
             sleep(min(timeout, LOOK_S))
             self.look()

@@ -192,13 +192,22 @@ class Recovery:
 
     def _sweep(self) -> None:
         # Topics that were begun and never committed leave nothing to those who get their numbers. Without any journal
-        # file it is not known what was committed.
-        if not any(name.endswith(".jnl") for name in self.storage.names(self.paths.journal)):
-            return
-        for number in rebuild.numbers(self.storage, self.paths) - set(self.topics):
+        # file it is not known what was committed: then it is put where nobody takes it for something else.
+        known = any(name.endswith(".jnl") for name in self.storage.names(self.paths.journal))
+        for number in sorted(rebuild.numbers(self.storage, self.paths) - set(self.topics)):
             directory = self.paths.topic(number, "disk", self.log_id)
-            for path in [self.paths.name(number), *(f"{directory}/{name}" for name in self.storage.names(directory))]:
-                self.storage.unlink(path)
+            left = [f"{directory}/{name}" for name in self.storage.names(directory)]
+            if self.storage.exists(self.paths.name(number)):
+                left.append(self.paths.name(number))
+            aside = f"{self.paths.root}/aside/{number:08d}"
+            if left and not known:
+                self.storage.mkdir(aside)
+                self.report.notes.append(f"topic {number}: no journal tells whether it was begun; it is in {aside}")
+            for path in left:
+                if known:
+                    self.storage.unlink(path)
+                else:
+                    self.storage.rename(path, f"{aside}/{path.rpartition('/')[2]}")
 
     def _resume(self, topic: TopicEnd, clean: bool, leases_lost: bool) -> None:
         # Numbering goes on behind the lease: no offset is given twice, whatever was lost.
