@@ -73,13 +73,13 @@ def serve(directory: str) -> AbstractContextManager[Server]:
     return ServerProcess(Path(directory, "data"))
 
 
-def _redis(fsync: str) -> tuple[System, Subscribing]:
+def _redis(fsync: str) -> tuple[System, System]:
     """With bare clients, and with redis-py."""
     serve = partial(redis_clients.serve, fsync=fsync)
-    bare = redis_clients
+    bare, python = redis_clients, redis_py
     return (
         System(serve, bare.publish, bare.subscribe, bare.paced, bare.stamped),
-        Subscribing(serve, redis_py.publish, redis_py.subscribe),
+        System(serve, python.publish, python.subscribe, python.paced, python.stamped),
     )
 
 

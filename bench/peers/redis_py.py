@@ -1,4 +1,4 @@
-"""Redis Streams as most Python programs use them: `redis-py`, with pipelines, and groups that read in batches.
+"""Redis Streams as Python programs use them: `redis-py`, with pipelines, and groups that read in batches.
 
 A pipeline is all that it has for many in flight: it sends them together, and waits for all answers.
 """
@@ -46,6 +46,41 @@ def subscribe(ready: Ready, address: str, name: str, size: int) -> Delivered:
                     over = order.check(fields[b"d"])
                 client.xack("events", name, *[number for number, _ in entries])
     return Delivered(order.count, time.perf_counter())
+
+
+def paced(ready: Ready, address: str, seconds: float, per_second: int, size: int) -> list[int]:
+    """Adds one event after the other at an even pace, or as soon as the one before was answered; when each was."""
+    make = encoded(size)
+    sent: list[int] = []
+    with _connect(address) as client:
+        client.ping()
+        ready()
+        begun = time.perf_counter()
+        for number in range(round(seconds * per_second)):
+            if (pause := begun + number / per_second - time.perf_counter()) > 0:
+                time.sleep(pause)
+            event = make(number)
+            sent.append(time.perf_counter_ns())
+            client.xadd("events", {"d": event})
+        client.xadd("events", {"d": make(END)})
+    return sent
+
+
+def stamped(ready: Ready, address: str, size: int) -> list[int]:
+    """Reads as a group, and acknowledges; when each event came, in nanoseconds."""
+    order = InOrder(size)
+    came: list[int] = []
+    with _connect(address) as client:
+        client.xgroup_create("events", "stamped", id="$", mkstream=True)
+        ready()
+        while True:
+            for _, entries in client.xreadgroup("stamped", "one", {"events": ">"}, count=READ_TOGETHER, block=BLOCK_MS):
+                now = time.perf_counter_ns()
+                for _, fields in entries:
+                    if order.check(fields[b"d"]):
+                        return came
+                    came.append(now)
+                client.xack("events", "stamped", *[number for number, _ in entries])
 
 
 def _connect(address: str) -> Any:

@@ -21,6 +21,9 @@ from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
 from echomesh.mesh.frames import STRANGER_FRAME, Splitter, framed
 from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode
+from echomesh.native.log_record import encode as encode_record
+from echomesh.native.log_record import scan
+from echomesh.native.mesh_frames import events_frame
 from tests.mesh.support import an_event
 from tests.support.counts import FULL, count
 
@@ -207,11 +210,18 @@ def test_answers_follow_their_requests() -> None:
 def test_events_go_in_and_come_out_byte_for_byte() -> None:
     events = [an_event(number, size=number).encode() for number in range(40)]
     entries: dict[str, object] = {"Environment": "TST", "Topic": "t", "Offset": 5, "BridgeServers": [Server("u", 1)]}
-    for number in (1, 15, 16, 40):
-        message = decode(protocol.with_events(Command.ASYNC_MESSAGE_TO_CLIENT, "t@5", entries, events[:number]))
-        body: Deliver = body_of(message)
-        assert [bytes(raw) for raw in body.cloud_events] == events[:number]
+    origin = bytes(24)
+    stored = [encode_record(number, 0, origin if number % 3 else None, event) for number, event in enumerate(events)]
+    records = scan(b"".join(stored), 0, 0)
+    head = protocol.events_head(Command.ASYNC_MESSAGE_TO_CLIENT, "t@5", entries)
+    for first, end in ((0, 0), (0, 1), (3, 18), (0, 16), (0, 40)):
+        frame = events_frame(head, records, first, end)
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        body: Deliver = body_of(decode(frame[4:]))
+        assert [bytes(raw) for raw in body.cloud_events] == events[first:end]
         assert (body.offset, body.bridge_servers) == (5, [Server("u", 1)])
+    with pytest.raises(IndexError):
+        events_frame(head, records, 0, 41)
     publish = Publish("c", "s", "t", Raw(events[3]))
     assert bytes(body_of(decode(encode(Command.PUBLISH_MESSAGE_REQUEST, "1", publish))).cloud_event) == events[3]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from echomesh.log.view import TopicName
 
 BATCH_BYTES: Final = 1 << 20
+LEAST_BYTES: Final = 1 << 10
 
 
 class TopicReader:
@@ -42,6 +43,7 @@ class TopicReader:
         self.parquet: ParquetSegment | None = None  # the one that was read last
         self.checked: set[int] = set()
         self.place = (-1, -1, -1)  # segment, offset and position behind the last read
+        self.typical = 1 << 16  # bytes that a record may take, by those that were read last
 
     @property
     def earliest(self) -> int:
@@ -93,13 +95,18 @@ class TopicReader:
                 raise self._damage(error, base, offset, until) from None
         self._check_header(base, offset, until)
         position, first = self._find(base, offset)
-        hinted, size = position != HEADER_BYTES, max_bytes
+        hinted = position != HEADER_BYTES
+        if first == offset:
+            # Near the end there is less than what may be read, and room for more would cost more than it does.
+            max_bytes = min(max_bytes, (until - offset) * self.typical + LEAST_BYTES)
+        size = max_bytes
         while True:
             data = self._bytes(base, position, size)
             records = scan(data, 0, first, until, max_records, offset)
             position, first = position + records.next_position, records.next_offset
             if len(records):
                 self.place = (base, first, position)
+                self.typical = max(records.next_position // len(records), self.typical // 2)
                 return records
             more = len(data) == size
             if more and records.stopped == SHORT and records.next_position == 0:

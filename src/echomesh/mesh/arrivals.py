@@ -11,6 +11,7 @@ from echomesh.mesh.codes import ENVIRONMENTS
 from echomesh.mesh.ranges import OriginRanges
 from echomesh.mesh.refusal import Refusal, failed
 from echomesh.mesh.ways import MOST_HOPS
+from echomesh.native.mesh_frames import arrived
 
 if TYPE_CHECKING:
     from echomesh.mesh.bodies import Forward
@@ -74,13 +75,13 @@ class Arrivals:
             kept(True, None)
 
     def _append(self, body: Forward, topic: str, missing: list[tuple[int, int]]) -> Pending:
-        events, origins = [], []
+        events: list[bytes] = []
+        origins: list[bytes] = []
         for first, end in missing:
-            for offset in range(first, end):
-                event = bytes(body.cloud_events[offset - body.offset])
-                if self._sound(event):
-                    events.append(event)
-                    origins.append(body.origin + offset.to_bytes(8, "little", signed=True))
+            begun = first - body.offset
+            some, theirs = arrived(body.cloud_events, begun, end - body.offset, body.origin, first, self._sound)
+            events += some
+            origins += theirs
         self.core.counts.bridged_in += len(events)
         return self.core.log.append_many(topic, events, environment=body.environment, origins=origins)
 

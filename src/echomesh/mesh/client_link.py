@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from echomesh.errors import ConnectionLost, MeshError, SessionEnded, TakenOver
 from echomesh.mesh.bodies import Body, Nacked, Server
@@ -14,6 +14,8 @@ from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happe
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
 from echomesh.mesh.codes import Command, Purpose
+
+SEND_BYTES: Final = 32 << 10  # of publishes, that are not kept back until the end of a turn
 
 
 class Owner(Protocol):
@@ -53,6 +55,7 @@ class Link:
         self._create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
         self._flight = self.core.flight
         self._flight.window_events, self._flight.window_bytes = options.window_events, options.window_bytes
+        self._flight.send_bytes = SEND_BYTES
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
         self._planned = False
@@ -77,8 +80,9 @@ class Link:
         if self.error is not None:
             raise self.error
         future = self._create_future()
-        self._flight.publish(future, topic, event, server)
-        if not self._planned:
+        if self._flight.publish(future, topic, event, server):
+            self._flush_early()
+        elif not self._planned:
             self.plan()
         return future
 
@@ -86,8 +90,9 @@ class Link:
         """The same with a future of the caller's own make."""
         if self.error is not None:
             raise self.error
-        self._flight.publish(token, topic, event, server)
-        if not self._planned:
+        if self._flight.publish(token, topic, event, server):
+            self._flush_early()
+        elif not self._planned:
             self.plan()
 
     async def room(self) -> None:
@@ -134,6 +139,11 @@ class Link:
         if not self._planned and self._transport is not None:
             self._planned = True
             self._loop.call_soon(self._flush)
+
+    def _flush_early(self) -> None:
+        """Sends what there is: the server begins with it while more is made."""
+        if self._transport is not None and (data := self.core.take_output(self._loop.time())):
+            self._transport.write(data)
 
     def _flush(self) -> None:
         self._planned = False
@@ -194,6 +204,7 @@ class Link:
             transport.abort()
             return
         self._wire, self._transport = wire, transport
+        transport.set_write_buffer_limits(0)  # what is written is sent then, not at the end of the turn
         self.core.connected(self._loop.time())
         self._flush()
         self._tick()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogCorrupt, OffsetsLost
@@ -12,6 +11,7 @@ from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Deliver, Notice
 from echomesh.mesh.codes import Command
 from echomesh.mesh.frames import framed
+from echomesh.native.mesh_frames import events_frame
 
 if TYPE_CHECKING:
     from echomesh.mesh.core import MeshCore
@@ -291,22 +291,22 @@ class Batches:
             behind = min(lost.last + 1, until)
             body = Deliver(environment, topic, offset, lost=(offset, behind))
             return framed(self._encode(body, topic, offset)), behind, LOST_BYTES
-        events = records.events()
-        if not events:
+        if not len(records):
             return None
         way, count = self.core.ways.of(records)
-        frame = deliver_frame(environment, topic, offset, events if count < 0 else events[:count], way, tries)
-        return frame, offset + (len(events) if count < 0 else count), len(frame)
+        if count < 0:
+            count = len(records)
+        entries: dict[str, object] = {
+            "Environment": environment,
+            "Topic": topic,
+            "Offset": offset,
+            "BridgeServers": way,
+        }
+        if tries is not None:
+            entries["Tries"] = tries
+        head = protocol.events_head(Command.ASYNC_MESSAGE_TO_CLIENT, f"{topic}@{offset}", entries)
+        frame = events_frame(head, records, 0, count)
+        return frame, offset + count, len(frame)
 
     def _encode(self, body: Deliver, topic: str, offset: int) -> bytes:
         return protocol.encode(Command.ASYNC_MESSAGE_TO_CLIENT, f"{topic}@{offset}", body)
-
-
-def deliver_frame(
-    environment: str, topic: str, offset: int, events: list[bytes], way: Sequence[object], tries: int | None
-) -> bytes:
-    """The frame of a delivery."""
-    entries: dict[str, object] = {"Environment": environment, "Topic": topic, "Offset": offset, "BridgeServers": way}
-    if tries is not None:
-        entries["Tries"] = tries
-    return framed(protocol.with_events(Command.ASYNC_MESSAGE_TO_CLIENT, f"{topic}@{offset}", entries, events))

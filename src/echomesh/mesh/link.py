@@ -12,8 +12,8 @@ from echomesh.errors import EchomeshError, LogCorrupt, LogError, OffsetsLost
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
-from echomesh.mesh.frames import framed
 from echomesh.mesh.ways import HERE, MOST_HOPS
+from echomesh.native.mesh_frames import events_frame, is_own
 from echomesh.topics import Matcher
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from echomesh.mesh.pipe import Pipe
     from echomesh.mesh.ports import Pending, Rights
     from echomesh.mesh.protocol import Message
-    from echomesh.native.log_record import Record
+    from echomesh.native.log_record import Record, Records
 
 WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 256 << 10
@@ -136,31 +136,29 @@ class Link:
             return True
         if not len(records):
             return False
-        taken = records.tuples()
-        if all(record[2] is None for record in taken):
-            self._forward(key, out, taken)
+        if is_own(records):
+            self._forward(key, out, records, 0, len(records), None)
         else:
-            self._forward_runs(key, out, taken)
+            self._forward_runs(key, out, records)
         return True
 
-    def _forward_runs(self, key: Topic, out: Outgoing, records: list[Record]) -> None:
+    def _forward_runs(self, key: Topic, out: Outgoing, records: Records) -> None:
         # Runs of one origin are forwarded, each as one; what is not for the other end is skipped, together.
-        run: list[Record] = []
-        skipped = 0
-        for record in records:
+        taken = records.tuples()
+        begun = at = skipped = 0
+        for at, record in enumerate(taken):
             theirs = self._theirs(record)
-            if run and (theirs or not _follows(run[-1], record)):
-                self._forward(key, out, run)
-                run = []
+            if begun < at and (theirs or not _follows(taken[at - 1], record)):
+                self._forward(key, out, records, begun, at, taken[begun][2])
+                begun = at
             if theirs:
                 skipped = record[0] + 1
-                continue
-            if skipped:
+                begun = at + 1
+            elif skipped:
                 self._skip(key, out, skipped)
                 skipped = 0
-            run.append(record)
-        if run:
-            self._forward(key, out, run)
+        if begun <= at:
+            self._forward(key, out, records, begun, at + 1, taken[begun][2])
         if skipped:
             self._skip(key, out, skipped)
 
@@ -176,29 +174,42 @@ class Link:
         else:
             self._acknowledge(key, out, behind)
 
-    def _forward(self, key: Topic, out: Outgoing, run: list[Record]) -> None:
-        environment, topic = key
-        core, origin = self.core, run[0][2]
-        log_id, first = (core.log.log_id, run[0][0]) if origin is None else (origin[:16], _offset(origin))
+    def _forward(self, key: Topic, out: Outgoing, records: Records, begun: int, end: int, origin: bytes | None) -> None:
+        core, first, behind = self.core, records.first + begun, records.first + end
+        log_id = core.log.log_id
+        if origin is not None:
+            log_id, first = origin[:16], _offset(origin)
         way = [*(core.ways.way(log_id) if origin is not None else ()), Server(core.options.urn, core.options.port)]
-        behind = run[-1][0] + 1
         if len(way) > MOST_HOPS:
-            core.counts.too_far += len(run)
+            core.counts.too_far += end - begun
             self._skip(key, out, behind)
             return
-        events = [record[3] for record in run]
         self._numbers += 1
         seq = f"f{self._numbers}"
         since = None
         if origin is None:
             since, out.own_end = out.own_end, behind
-        frame = forward_frame(seq, self.session, environment, topic, log_id, first, events, way, since)
+        frame = events_frame(self._head(seq, key, log_id, first, way, since), records, begun, end)
         sent = self._in_flight[seq] = Sent(key, behind, len(frame))
         self._in_flight_bytes += len(frame)
         out.next = behind
         out.sent.append(sent)
-        core.counts.bridged_out += len(run)
+        core.counts.bridged_out += end - begun
         self.pipe.write(frame)
+
+    def _head(self, seq: str, key: Topic, origin: bytes, first: int, way: list[Server], since: int | None) -> bytes:
+        entries: dict[str, object] = {
+            "ClientId": self.session[0],
+            "SessionId": self.session[1],
+            "Environment": key[0],
+            "Topic": key[1],
+            "Origin": origin,
+            "Offset": first,
+            "BridgeServers": way,
+        }
+        if since is not None and since < first:
+            entries["Since"] = since
+        return protocol.events_head(Command.ASYNC_MESSAGE_TO_SERVER, seq, entries)
 
     def acknowledged(self, message: Message) -> bool:
         """The other end has on disk what one of our messages brought; or refused it. False if it was none of ours."""
@@ -307,29 +318,3 @@ def _follows(before: Record, record: Record) -> bool:
 
 def _offset(origin: bytes) -> int:
     return int.from_bytes(origin[16:24], "little", signed=True)
-
-
-def forward_frame(
-    seq: str,
-    session: tuple[str, str],
-    environment: str,
-    topic: str,
-    origin: bytes,
-    first: int,
-    events: list[bytes],
-    way: list[Server],
-    since: int | None,
-) -> bytes:
-    """The frame of events for a server; they go in as they are."""
-    entries: dict[str, object] = {
-        "ClientId": session[0],
-        "SessionId": session[1],
-        "Environment": environment,
-        "Topic": topic,
-        "Origin": origin,
-        "Offset": first,
-        "BridgeServers": way,
-    }
-    if since is not None and since < first:
-        entries["Since"] = since
-    return framed(protocol.with_events(Command.ASYNC_MESSAGE_TO_SERVER, seq, entries, events))

@@ -108,6 +108,10 @@ _decode_body: Final = {
 }
 _MALFORMED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 encode_value: Final = msgspec.msgpack.Encoder().encode
+# Messages that succeed, as arrays of eight, up to their seq.
+_BEGINS: Final = {
+    command: b"\x98" + encode_value((MAGIC, VERSION, int(command), 0, "success", ""))[1:] for command in Command
+}
 
 
 def decode(payload: bytes | bytearray | memoryview) -> Message:
@@ -151,14 +155,11 @@ def encode(
     return encode_value((MAGIC, VERSION, int(command), int(status), told, str(error), seq, body))
 
 
-def with_events(command: Command, seq: str, entries: dict[str, object], events: list[bytes]) -> bytes:
-    """The payload of a message whose body has these entries (at most 14) and `CloudEvents`, which go in as they are."""
-    head = encode_value((MAGIC, VERSION, int(command), 0, "success", "", seq, entries))
-    count = len(events)
-    array = bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
-    # The map is the last of the eight, and small: one byte says how many entries it has.
-    at = len(head) - len(encode_value(entries))
-    return b"".join((head[:at], bytes((head[at] + 1,)), head[at + 1 :], b"\xabCloudEvents", array, *events))
+def events_head(command: Command, seq: str, entries: dict[str, object]) -> bytes:
+    """A message whose body has these entries (at most 14) and `CloudEvents`, up to where those begin."""
+    body = encode_value(entries)
+    # The map is small: one byte says how many entries it has.
+    return b"".join((_BEGINS[command], encode_value(seq), bytes((body[0] + 1,)), body[1:]))
 
 
 def published(seq: str, offset: object) -> bytes:

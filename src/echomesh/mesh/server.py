@@ -75,7 +75,8 @@ class MeshServer:
         """Something is on disk: answers what waited for it."""
         self.core.settled(self._loop.time())
         self._progress.set()
-        self.flush_soon()
+        if not self._closed:
+            self._send_all()  # a turn of the loop earlier than `flush_soon` would
 
     def reconsider(self, clients: frozenset[str]) -> None:
         """The entries of these clients in the access file changed."""

@@ -48,6 +48,8 @@ cdef class Filling:
     cdef object storage, raised
 
     cdef int write_segments(self, frame_t *f, bint apart_only=*) noexcept nogil
+    cdef int storage_pwrite(self, int fd, const char *data, int64_t size, int64_t position) noexcept with gil
+    cdef int storage_sync(self, int fd) noexcept with gil
     cdef int pwrite(self, int fd, const char *data, int64_t size, int64_t position) noexcept nogil
     cdef int sync(self, int fd) noexcept nogil
     cdef int64_t put(self, Topic topic, const char *event, int64_t size, const char *origin, int64_t now) except? -1

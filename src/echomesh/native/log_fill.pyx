@@ -275,20 +275,34 @@ cdef class Filling:
         # The exception for a status of write or sync.
         return self.raised if code == RAISED else OSError(code, os.strerror(code))
 
+    # Functions of their own: one that has a `with gil` block anywhere takes the GIL on each way out of it.
+
+    cdef int storage_pwrite(self, int fd, const char *data, int64_t size, int64_t position) noexcept with gil:
+        try:
+            self.storage.pwrite(fd, data[:size], position)
+        except OSError as error:
+            return error.errno or EIO
+        except BaseException as error:
+            self.raised = error
+            return RAISED
+        return 0
+
+    cdef int storage_sync(self, int fd) noexcept with gil:
+        try:
+            self.storage.fdatasync(fd)
+        except OSError as error:
+            return error.errno or EIO
+        except BaseException as error:
+            self.raised = error
+            return RAISED
+        return 0
+
     cdef int pwrite(self, int fd, const char *data, int64_t size, int64_t position) noexcept nogil:
         cdef ssize_t done
         if size == 0:
             return 0        # a topic's end that moves by a staged commit; its segment may not be open
         if not self.direct:
-            with gil:
-                try:
-                    self.storage.pwrite(fd, data[:size], position)
-                except OSError as error:
-                    return error.errno or EIO
-                except BaseException as error:
-                    self.raised = error
-                    return RAISED
-            return 0
+            return self.storage_pwrite(fd, data, size, position)
         while size > 0:
             done = c_pwrite(fd, data, size, position)
             if done < 0:
@@ -302,15 +316,7 @@ cdef class Filling:
 
     cdef int sync(self, int fd) noexcept nogil:
         if not self.direct:
-            with gil:
-                try:
-                    self.storage.fdatasync(fd)
-                except OSError as error:
-                    return error.errno or EIO
-                except BaseException as error:
-                    self.raised = error
-                    return RAISED
-            return 0
+            return self.storage_sync(fd)
         # Not again after EINTR or anything else: the second call would answer for what the first one lost.
         return 0 if fdatasync(fd) == 0 else c_errno
 

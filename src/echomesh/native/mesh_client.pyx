@@ -105,6 +105,7 @@ cdef class Flight:
     cdef public bint up
     cdef public int64_t most            # bytes of an event
     cdef public int64_t window_events, window_bytes
+    cdef public int64_t send_bytes      # that are sent together at the most, while more is made
     cdef readonly int64_t publishing, in_flight_bytes
     cdef object make_body, check
     cdef dict bodies
@@ -119,7 +120,7 @@ cdef class Flight:
         self.check = check
         self.checked = set()
         self.most = most
-        self.window_events = self.window_bytes = (<int64_t>1 << 62)
+        self.window_events = self.window_bytes = self.send_bytes = (<int64_t>1 << 62)
         self.bodies = {}
         self.flying = {}
 
@@ -170,8 +171,11 @@ cdef class Flight:
         memcpy(p + body_size, PyBytes_AS_STRING(flying.event), event_size)
         return 0
 
-    def publish(self, token, str topic not None, bytes event not None, server=None) -> None:
-        """Publishes; `SessionBusy` over the window, `FrameTooLarge` over what the server takes."""
+    def publish(self, token, str topic not None, bytes event not None, server=None) -> bool:
+        """Publishes, and says whether to send at once: the only one in flight, or enough of them.
+
+        `SessionBusy` over the window, `FrameTooLarge` over what the server takes.
+        """
         cdef Flying flying
         cdef int64_t size = PyBytes_GET_SIZE(event)
         if self.publishing >= self.window_events or self.in_flight_bytes >= self.window_bytes:
@@ -194,6 +198,7 @@ cdef class Flight:
         self.number += 1
         self.publishing += 1
         self.in_flight_bytes += size
+        return self.publishing == 1 or self.used >= self.send_bytes
 
     cdef Flying pop(self, number):
         cdef PyObject *found = PyDict_GetItem(self.flying, number)

@@ -1,0 +1,105 @@
+"""Events on their way out of the log and into it, many at a time: as frames for subscribers and bridges, and back."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from echomesh.native.log_record cimport HEADER, ORIGIN, Records
+from echomesh.native.mesh_event cimport event_at
+
+cdef enum:
+    MOST_EVENTS = 0xFFFF
+    LENGTH_BYTES = 4
+
+cdef bytes NAME = b"\xabCloudEvents"
+
+
+cdef void put_big_endian(uint8_t *p, uint64_t value, int size) noexcept nogil:
+    cdef int i
+    for i in range(size):
+        p[i] = <uint8_t>(value >> (8 * (size - 1 - i)))
+
+
+cdef const char *event_of(Records records, Py_ssize_t i, int64_t *size) noexcept:
+    cdef const char *record = records.base + records.starts[i]
+    cdef uint32_t length
+    cdef uint16_t flags
+    cdef int64_t skip
+    memcpy(&length, record, 4)
+    memcpy(&flags, record + 24, 2)
+    skip = HEADER + (ORIGIN if flags else 0)
+    size[0] = length - skip
+    return record + skip
+
+
+def events_frame(bytes head not None, Records records not None, Py_ssize_t first, Py_ssize_t end) -> bytes:
+    """The frame of a message that begins with `head` and ends with `CloudEvents`: these of the records, as they are."""
+    cdef Py_ssize_t i
+    cdef int array = 1 if end - first < 16 else 3      # bytes that say how many there are
+    cdef int64_t size = 0, total = PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(NAME) + array
+    cdef const char *event
+    cdef bytes made
+    cdef uint8_t *p
+    if not 0 <= first <= end <= records.count or end - first > MOST_EVENTS:
+        raise IndexError((first, end))
+    for i in range(first, end):
+        event_of(records, i, &size)
+        total += size
+    if total > 0xFFFFFFFF:
+        raise OverflowError(total)
+    made = PyBytes_FromStringAndSize(NULL, LENGTH_BYTES + total)
+    p = <uint8_t *>PyBytes_AS_STRING(made)
+    put_big_endian(p, total, LENGTH_BYTES)
+    p += LENGTH_BYTES
+    memcpy(p, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+    p += PyBytes_GET_SIZE(head)
+    memcpy(p, PyBytes_AS_STRING(NAME), PyBytes_GET_SIZE(NAME))
+    p += PyBytes_GET_SIZE(NAME)
+    if array == 1:
+        p[0] = <uint8_t>(0x90 | (end - first))
+    else:
+        p[0] = 0xDC
+        put_big_endian(p + 1, end - first, 2)
+    p += array
+    for i in range(first, end):
+        event = event_of(records, i, &size)
+        memcpy(p, event, size)
+        p += size
+    return made
+
+
+def is_own(Records records not None) -> bool:
+    """Whether none of the records came over a bridge."""
+    cdef Py_ssize_t i
+    cdef uint16_t flags
+    for i in range(records.count):
+        memcpy(&flags, records.base + records.starts[i] + 24, 2)
+        if flags:
+            return False
+    return True
+
+
+def arrived(list raws not None, Py_ssize_t start, Py_ssize_t end, bytes log_id not None, int64_t first, judge) -> tuple:
+    """(events, origins) of those of a message: as bytes, and where they were first published, from `first` on.
+
+    `judge(event)` says whether to take one that is not known to be good.
+    """
+    cdef list events = [], origins = []
+    cdef Py_ssize_t i
+    cdef const uint8_t *p
+    cdef bytes event
+    cdef uint8_t origin[ORIGIN]
+    cdef int64_t offset
+    if PyBytes_GET_SIZE(log_id) != 16 or not 0 <= start <= end <= len(raws):
+        raise ValueError("16 bytes of a log id, and a part of the events")
+    memcpy(origin, PyBytes_AS_STRING(log_id), 16)
+    for i in range(start, end):
+        event = bytes(raws[i])
+        p = <const uint8_t *>PyBytes_AS_STRING(event)
+        if event_at(p, p + PyBytes_GET_SIZE(event), False) != p + PyBytes_GET_SIZE(event) and not judge(event):
+            continue
+        offset = first + i - start
+        memcpy(origin + 16, &offset, 8)
+        events.append(event)
+        origins.append(PyBytes_FromStringAndSize(<char *>origin, ORIGIN))
+    return events, origins
