@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -35,6 +36,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"counted loops ({'full' if counts.FULL else 'quick'})")
         for line in dict.fromkeys(map(str, counts.recorded)):
             terminalreporter.write_line(line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["counted"] = [(each.test, each.given, each.full) for each in counts.recorded]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    # Where several processes share the tests, each has counted its own.
+    for each in getattr(node, "workeroutput", {}).get("counted", ()):
+        counts.recorded.append(counts.Counted(*each))
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -562,7 +562,7 @@ def test_who_refuses_everything_for_long_holds_a_bounded_number(shm_dir: Path) -
         [],
         {"now": 1},
     ],
-    ids=repr,
+    ids=lambda start: repr(start) if not isinstance(start, msgspec.msgpack.Ext) else "extension",
 )
 def test_odd_starts_are_refused_or_mean_something(shm_dir: Path, start: Any) -> None:
     async def test(server: Running) -> None:

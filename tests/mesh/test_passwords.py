@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,7 @@ def test_the_text_is_plain_scrypt() -> None:
         (HASH.text[:-2], "not whole"),
         (HASH.text.replace("$" + HASH.salt.hex(), "$00"), "not whole"),
     ],
+    ids=count(),  # a salt is random
 )
 def test_what_is_no_hash_of_ours_is_refused_and_not_repeated(text: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
