@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from echomesh.log import duplicates, index, rebuild
+from echomesh.log.journal import FULL_CODES
 from echomesh.log.layout import HEADER_BYTES, bases, segment_header, segment_name
 from echomesh.log.state import TopicEnd
 from echomesh.native.log_record import SHORT, scan
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from echomesh.log.core import LogCore
 
 FIRST_BYTES: Final = 4096
+SMALL_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 64 << 10
 
 
@@ -109,13 +111,25 @@ class ActiveTopic(Topic):
         self.log.handles.used(self)
 
     def _extend(self, needed: int) -> None:
-        least = self.position + needed
-        wanted = max(FIRST_BYTES, least, min(2 * self.position, self.log.options.segment_bytes))
-        wanted = -(-wanted // 4096) * 4096
-        self.log.storage.allocate(self.fd, wanted)
-        self.limit = wanted
+        # In larger steps while it is small: the file system has work with each of them.
+        least, steps = self.position + needed, 4 if self.position < SMALL_BYTES else 2
+        wanted = max(least, min(steps * self.position, self.log.options.segment_bytes))
+        try:
+            self._allocate(max(FIRST_BYTES, wanted))
+        except OSError as error:
+            if error.errno not in FULL_CODES or wanted == least:
+                raise
+            # There may be room for this one all the same.
+            self._allocate(least)
+
+    def _allocate(self, size: int) -> None:
+        size = -(-size // 4096) * 4096
+        self.log.storage.allocate(self.fd, size)
+        self.limit = size
 
     def _begin(self, needed: int) -> None:
+        # A smaller record of another thread, which still fits into the old segment, must not take the offset.
+        self.limit = 0
         base, size = self.next_offset, -(-(HEADER_BYTES + needed) // 4096) * 4096
         storage = self.log.storage
         storage.mkdir(self.directory)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogBehind, LogCorrupt, LogDamaged, NotAnEvent, UsageError
 from echomesh.events import Event, rules
 from echomesh.native.log_columns import NAMES
+from echomesh.native.log_export import export
 from echomesh.native.log_scan import (
     DATACONTENTTYPE_COLUMN,
     DATASCHEMA_COLUMN,
@@ -31,14 +32,13 @@ if TYPE_CHECKING:
     from echomesh.native.log_record import Records
 
 MAX_BATCH_BYTES: Final = 16 << 20  # what Spark is to be given at most
-BATCH_BYTES: Final = 4 << 20  # more of it stays in the processor's cache
+BATCH_BYTES: Final = 2 << 20  # more of it stays in the processor's cache
 BATCH_ROWS: Final = 1 << 17
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _ENTRIES: Final = pa.map_(pa.string(), pa.string())
-_ENTRY: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())])
 _TYPES: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(NAMES, pa.string()),
     "offset": pa.int64(),
@@ -167,11 +167,7 @@ class Builder:
             yield self._take()
 
     def _take(self) -> pa.RecordBatch:
-        rows, buffers = self.scanner.take()
-        arrays = [
-            _array(field.type, rows, buffers[number]) for field, number in zip(self.schema, self.numbers, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch._import_from_c(export(*self.scanner.take(), self.numbers), self.schema)
 
 
 def not_an_event(topic: str, offset: int, data: bytes, refusal: object) -> NotAnEvent:
@@ -181,17 +177,6 @@ def not_an_event(topic: str, offset: int, data: bytes, refusal: object) -> NotAn
     except ValueError as error:
         refusal = error
     return NotAnEvent(topic, offset, refusal)
-
-
-def _array(kind: pa.DataType, rows: int, buffers: tuple[Any, ...]) -> pa.Array[Any]:
-    if kind == _ENTRIES:
-        _, ends, entries, names, values = buffers
-        pairs = pa.StructArray.from_arrays(
-            [_array(pa.string(), entries, (None, *names)), _array(pa.string(), entries, (None, *values))],
-            fields=list(_ENTRY),
-        )
-        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(ends)], children=[pairs])
-    return pa.Array.from_buffers(kind, rows, [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers])
 
 
 def _judge(column: int, value: bytes) -> int:

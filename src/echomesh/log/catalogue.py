@@ -4,6 +4,7 @@ synced.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -24,14 +25,24 @@ def start(path: str) -> None:
     Path(path).touch()
 
 
-def add(path: str, number: int, environment: str, name: str, level: str) -> None:
-    """Adds a topic; done before the count of topics in the file of high-watermarks goes up."""
+def add(path: str, number: int, environment: str, name: str, level: str) -> int:
+    """Adds a topic; done before the count of topics in the file of high-watermarks goes up. Where it begins."""
     entry = _encode((number, environment, name, level))
+    data = len(entry).to_bytes(4, "little") + entry
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        os.write(handle, len(entry).to_bytes(4, "little") + entry)
+        start = os.fstat(handle).st_size
+        if os.write(handle, data) != len(data):
+            os.ftruncate(handle, start)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return start
     finally:
         os.close(handle)
+
+
+def cut(path: str, start: int) -> None:
+    """Takes back what was added last."""
+    os.truncate(path, start)
 
 
 def read(path: str, count: int) -> list[Entry]:

@@ -15,7 +15,7 @@ from echomesh.errors import DiskFull, LogError, LogReadOnly, StorageError, Usage
 from echomesh.log import catalogue, layout, state
 from echomesh.log.active import ActiveTopic
 from echomesh.log.handles import Handles
-from echomesh.log.journal import JournalFile, JournalFiles
+from echomesh.log.journal import FREE_FILES, FULL_CODES, JournalFile, JournalFiles
 from echomesh.log.keeper import Keeper
 from echomesh.log.lock import WriterLock, boot_id
 from echomesh.log.options import LogOptions
@@ -28,14 +28,15 @@ from echomesh.native.log_water import Watermarks
 from echomesh.native.log_window import WindowBudget
 from echomesh.topics import parse_topic
 
-_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
-
 
 class _LogCommits(Commits):
     log: LogCore
 
     def on_failure(self, first: int, last: int, error: Exception) -> Exception | None:
         return self.log.rolled_back(first, last, error)
+
+    def raise_last(self) -> None:
+        raise self.log.failures[-1][2]
 
 
 class LogCore:
@@ -62,7 +63,8 @@ class LogCore:
             self.storage, self.paths, self.log_id, self.stages.roll_forward, self.options.clock()
         ).run()
         self.report: Report = recovered.report
-        self.slow = threading.RLock()
+        self.slow = threading.RLock()  # who commits may wait for it, so nobody who has it waits for a commit
+        self.growing = threading.Lock()
         self.writers = recovered.state.writers
         self.closed = False
         self.failures: list[tuple[int, int, Exception]] = []
@@ -83,9 +85,11 @@ class LogCore:
         self.retention = Retention(self)
         catalogue.start(self.paths.catalogue)
         for end in sorted(recovered.state.topics, key=lambda end: end.number):
+            catalogue.add(self.paths.catalogue, end.number, end.environment, end.name, end.level)
             self._enter(end)
         self.water.install(self.paths.water)
         self.water.topics = len(self.numbered)
+        self.lock.announce()
         self.stages.open(self.options.clock())
         if self.options.background:
             self.keeper.start()
@@ -107,7 +111,7 @@ class LogCore:
             handle = self.storage.open(path)
             size = self.storage.size(handle)
             # One that was not made to the end is no good: its blocks may not be there.
-            if name.endswith(".jnl") and size >= self.journal.wanted and len(self.journal.free) < 2:
+            if name.endswith(".jnl") and size >= self.journal.wanted and len(self.journal.free) < FREE_FILES:
                 file = JournalFile(path, handle, size)
                 self.journal.open[handle] = file
                 self.journal.free.append(file)
@@ -119,23 +123,33 @@ class LogCore:
         return Watermarks.create(self.paths.water, self.log_id, boot_id(), slots)
 
     def _enter(self, end: TopicEnd) -> ActiveTopic:
-        # Readers can find the topic from here on.
-        if end.number >= self.water.slots:
-            grown = self._new_water(self.water.slots * 2)
-            for topic in self.numbered:
-                grown.set_earliest(topic.number, topic.earliest)
-                grown.set_high(topic.number, self.water.high(topic.number))
-            self.commits.rebind(grown, self.numbered)
-            self.water = grown
-            grown.install(self.paths.water)
         topic = ActiveTopic(self, end)
         topic.bind(self.water)
         self.water.set_earliest(end.number, end.earliest)
         self.water.set_high(end.number, end.next_offset)
-        catalogue.add(self.paths.catalogue, end.number, end.environment, end.name, end.level)
         self.numbered.append(topic)
         self.topics[end.environment, end.name] = topic
         return topic
+
+    def _grow(self) -> None:
+        # A slot for the next topic's high-watermark. Not with `slow`: whoever commits may wait for that.
+        with self.growing:
+            if len(self.numbered) < self.water.slots:
+                return
+            grown = self._new_water(self.water.slots * 2)
+            self.commits.rebind(grown, self.numbered)
+            # Commits show what they did in the new file now, which readers do not know yet.
+            self.commits.take_leadership()
+            try:
+                with self.slow:
+                    for topic in self.numbered:
+                        grown.set_earliest(topic.number, topic.earliest)
+                        grown.set_high(topic.number, min(topic.done[2], topic.hold))
+                    grown.topics = len(self.numbered)
+                    self.water = grown
+                    grown.install(self.paths.water)
+            finally:
+                self.commits.lead_no_more()
 
     def topic(self, environment: str, name: str, level: str | None = None) -> ActiveTopic:
         """The topic, made when it is new; `level` says how durable it is (`disk` when new)."""
@@ -152,16 +166,29 @@ class LogCore:
             raise UsageError(f"{level!r} is not a level: use {', '.join(layout.LEVELS)}")
         name = parse_topic(name)
         self.check_open()
-        with self.slow:
-            if (environment, name) in self.topics:
-                return self.topics[environment, name]
-            number = len(self.numbered)
-            end = TopicEnd(number, environment, name, level)
+        while True:
+            self._grow()
+            with self.slow:
+                if (environment, name) in self.topics:
+                    return self.topics[environment, name]
+                if len(self.numbered) < self.water.slots:
+                    return self._be_made(TopicEnd(len(self.numbered), environment, name, level))
+
+    def _be_made(self, end: TopicEnd) -> ActiveTopic:
+        try:
+            listed = catalogue.add(self.paths.catalogue, end.number, end.environment, end.name, end.level)
+        except OSError as error:
+            raise self.refused(error, 0) from error
+        try:
             ticket = self.note_topic(end)
-            topic = self._enter(end)
-            topic.born = ticket
-            self.water.topics = len(self.numbered)
-            return topic
+        except LogError:
+            catalogue.cut(self.paths.catalogue, listed)
+            raise
+        topic = self._enter(end)
+        topic.born = ticket
+        # Readers can find the topic from here on.
+        self.water.topics = len(self.numbered)
+        return topic
 
     def note_topic(self, end: TopicEnd) -> int:
         """Puts the topic's birth into the journal; the ticket."""
@@ -214,7 +241,7 @@ class LogCore:
     def _trouble(self, status: int) -> None:
         # The leader's: a commit that can't go on gets a new journal file, or an error.
         needed = self.commits.needed_bytes()
-        if status in _FULL_CODES:
+        if status in FULL_CODES:
             raise DiskFull(self.paths.root, needed)
         try:
             with self.journal.lock:
@@ -245,7 +272,7 @@ class LogCore:
 
     def refused(self, error: OSError, wanted: int) -> LogError:
         """What a failure of the file system means for whoever wanted to append."""
-        if error.errno in _FULL_CODES:
+        if error.errno in FULL_CODES:
             return DiskFull(self.paths.root, wanted)
         return LogReadOnly(self.paths.root, f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})")
 
@@ -253,19 +280,20 @@ class LogCore:
         """What waited was given up: topics go back to what is on disk. The error that later appends get, if
         any.
         """
-        self.failures = [*self.failures[-63:], (first, last, error)]
-        self.handles.forget()
-        for topic in self.numbered:
-            # Notes that were lost with the frame are made again before the next append.
-            if first <= topic.born <= last:
-                topic.born = -1
-            if first <= topic.lease_ticket <= last:
-                topic.lease_ticket = 0
-            if topic.level == "disk":
-                if topic.window is not None:
-                    topic.window.drop_from(topic.done[2])
-                topic.marks[:] = [mark for mark in topic.marks if mark[1] < topic.done[2]]
-                topic.roll_back()
+        with self.slow:
+            self.failures = [*self.failures[-63:], (first, last, error)]
+            self.handles.forget()
+            for topic in self.numbered:
+                # Notes that were lost with the frame are made again before the next append.
+                if first <= topic.born <= last:
+                    topic.born = -1
+                if first <= topic.lease_ticket <= last:
+                    topic.lease_ticket = 0
+                if topic.level == "disk":
+                    if topic.window is not None:
+                        topic.window.drop_from(topic.done[2])
+                    topic.marks[:] = [mark for mark in topic.marks if mark[1] < topic.done[2]]
+                    topic.roll_back()
         return None if isinstance(error, DiskFull) else error
 
     def give_up(self, error: Exception) -> None:
@@ -273,7 +301,7 @@ class LogCore:
         refused.
         """
         if isinstance(error, OSError):
-            if error.errno in _FULL_CODES:
+            if error.errno in FULL_CODES:
                 return
             self.commits.refusal = self.refused(error, 0)
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import resource
 import threading
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from echomesh.log.layout import index_name
@@ -33,6 +34,16 @@ def allowed(wanted: int) -> int:
     return max(FEWEST, wanted)
 
 
+@contextmanager
+def _let_go_of(lock: threading.RLock) -> Iterator[None]:
+    # As a condition does it while it waits: however often this thread holds the lock.
+    saved = lock._release_save()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        lock._acquire_restore(saved)  # type: ignore[attr-defined]
+
+
 class Handles:
     """The segments that are open for writing.
 
@@ -45,6 +56,7 @@ class Handles:
         self.topics: OrderedDict[int, ActiveTopic] = OrderedDict()
         self.opened: dict[int, int] = {}  # their handles, which a roll-back takes from the topics
         self.retired: list[tuple[int, int]] = []
+        self.spared: list[ActiveTopic] = []  # somebody is about to write to them
         self.lock = threading.Lock()  # the keeper closes what the writers retire
 
     def __len__(self) -> int:
@@ -84,7 +96,13 @@ class Handles:
         needed.
         """
         if self._close(spared) == 0:
-            self.log.keeper.sync()
+            self.spared.append(spared)
+            try:
+                # Who syncs may have to wait for whoever commits, who may wait for `slow`.
+                with _let_go_of(self.log.slow):
+                    self.log.keeper.sync()
+            finally:
+                self.spared.remove(spared)
             self._close(spared)
 
     def _close(self, spared: ActiveTopic) -> int:
@@ -94,7 +112,7 @@ class Handles:
         for number, topic in list(self.topics.items()):
             if len(self) <= self.limit * 3 // 4:
                 break
-            if topic.ticket <= released and topic is not spared:
+            if topic.ticket <= released and topic is not spared and topic not in self.spared:
                 del self.topics[number], self.opened[number]
                 self.log.storage.close(topic.fd)
                 topic.fd = -1
@@ -108,18 +126,18 @@ class Handles:
             topic.limit = 0
 
     def forget(self) -> None:
-        """Before a roll-back: every topic opens its segment again when it needs it, and what was begun since
-        the last commit goes.
+        """Before a roll-back: every journaled topic opens its segment again when it needs it, and what was begun
+        since the last commit goes.
         """
-        self._retire_all()
         for topic in self.log.numbered:
-            base, position, _, _ = topic.done
-            if topic.level != "disk" or not topic.exists:
-                continue
-            if topic.base != base or not position:
-                self._drop_begun(topic)
-            if position and (topic.base != base or topic.position > position):
-                self._wipe(topic)
+            if topic.journaled:
+                # Not closed at once: frames that are kept may have to be written there again.
+                self.let_go(topic)
+                base, position, _, _ = topic.done
+                if topic.exists and (topic.base != base or not position):
+                    self._drop_begun(topic)
+                if position and (topic.base != base or topic.position > position):
+                    self._wipe(topic)
 
     def lost(self, topic: ActiveTopic) -> None:
         """After a failed write to a topic that is not journaled, which was rolled back."""
@@ -149,14 +167,10 @@ class Handles:
                 self.log.storage.unlink(topic.path(other))
                 self.log.storage.unlink(f"{topic.directory}/{index_name(other)}")
 
-    def _retire_all(self) -> None:
-        # Not closed at once: frames that are kept may have to be written there again.
-        for topic in list(self.topics.values()):
-            self.let_go(topic)
-
     def close(self) -> None:
         """Closes all of them."""
-        self._retire_all()
+        for topic in list(self.topics.values()):
+            self.let_go(topic)
         for handle, _ in self.retired:
             self.log.storage.close(handle)
         self.retired.clear()

@@ -21,6 +21,7 @@ from echomesh.native.log_record import find_record, scan
 from echomesh.native.log_water import Watermarks
 
 _MAX_CLAIM: Final = 1 << 24
+_READS: Final = 8  # of a journal that changes meanwhile
 
 Range = tuple[str, int, int]  # topic, first and last offset
 
@@ -57,14 +58,34 @@ class Holding:
 
 def hold(storage: Storage, paths: Paths, log_id: bytes) -> Holding:
     """All that the files of the log tell."""
-    found, notes = load_state(storage, paths, log_id)
-    holding = Holding(found, replay.read(storage, paths.journal, log_id, found.number), notes=notes)
+    reads = 0
+    while True:
+        found, notes = load_state(storage, paths, log_id)
+        journal = replay.read(storage, paths.journal, log_id, found.number)
+        reads += 1
+        # A writer that came meanwhile uses journal files again once its checkpoint has what was in them.
+        newest, _ = _checkpoint(storage, paths, log_id)
+        if newest is None or newest.number <= found.number or reads == _READS:
+            break
+    holding = Holding(found, journal, notes=notes)
     _Carrying(storage, paths, holding).run()
     return holding
 
 
 def load_state(storage: Storage, paths: Paths, log_id: bytes) -> tuple[State, list[str]]:
     """The newest whole checkpoint, or what the segments themselves tell when there is none."""
+    found, notes = _checkpoint(storage, paths, log_id)
+    if found is None and (found := rebuild.rebuild(storage, paths, log_id)) is not None:
+        notes.append(
+            "no checkpoint: topics and their ends are those of the segments; what transactional writers "
+            "committed before the journal is forgotten"
+        )
+        first = replay.read(storage, paths.journal, log_id, 0).frames[:1]
+        found.number = first[0].number - 1 if first else 0
+    return found or State(log_id), notes
+
+
+def _checkpoint(storage: Storage, paths: Paths, log_id: bytes) -> tuple[State | None, list[str]]:
     found: State | None = None
     notes: list[str] = []
     for path in (paths.checkpoint, paths.checkpoint_copy):
@@ -76,14 +97,7 @@ def load_state(storage: Storage, paths: Paths, log_id: bytes) -> tuple[State, li
                 found = read
         except LogDamaged as error:
             notes.append(f"{error}; it is made anew from what else there is")
-    if found is None and (found := rebuild.rebuild(storage, paths, log_id)) is not None:
-        notes.append(
-            "no checkpoint: topics and their ends are those of the segments; what transactional writers "
-            "committed before the journal is forgotten"
-        )
-        first = replay.read(storage, paths.journal, log_id, 0).frames[:1]
-        found.number = first[0].number - 1 if first else 0
-    return found or State(log_id), notes
+    return found, notes
 
 
 class _Carrying:

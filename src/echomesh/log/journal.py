@@ -10,8 +10,10 @@ from typing import Final
 from echomesh.log.storage import Storage
 
 SMALLEST_BYTES: Final = 1 << 20
-LARGEST_BYTES: Final = 64 << 20
-_ZEROS: Final = bytes(1 << 20)
+LARGEST_BYTES: Final = 16 << 20
+FREE_FILES: Final = 8
+FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT)
+_ZEROS: Final = bytes(4 << 20)
 
 
 @dataclass
@@ -59,7 +61,7 @@ class JournalFiles:
                 file = self._make(max(self.wanted, least))
                 self.wanted = min(self.wanted * 2, self.largest)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in FULL_CODES:
                     raise
                 # A small one will do while there is little room.
                 self.wanted = self.smallest
@@ -75,10 +77,11 @@ class JournalFiles:
         handle = self.storage.open(path, create=True)
         try:
             self.storage.allocate(handle, size)
-            # Written once, so that a commit never has to wait for the file system to note new blocks.
+            # Written once, so that a commit never has to wait for the file system to note new blocks. A sync for each
+            # piece: commits into the file before this one go on between them.
             for position in range(0, size, len(_ZEROS)):
                 self.storage.pwrite(handle, _ZEROS[: size - position], position)
-            self.storage.fdatasync(handle)
+                self.storage.fdatasync(handle)
             self.storage.sync_directory(self.directory)
         except OSError:
             self.storage.close(handle)
@@ -108,7 +111,7 @@ class JournalFiles:
             for entry in [entry for entry in self.full if entry[1] <= number]:
                 self.full.remove(entry)
                 file = self.open[entry[0]]
-                if entry[0] in self.spoiled or file.size < self.wanted or len(self.free) >= 2:
+                if entry[0] in self.spoiled or file.size < self.wanted or len(self.free) >= FREE_FILES:
                     self._remove(file)
                 else:
                     self.free.append(file)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from echomesh.log import state
 from echomesh.log.state import State
@@ -11,6 +13,9 @@ from echomesh.log.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from echomesh.log.core import LogCore
+
+# A thousand indexes with one mark more in each second are more work than all else that the thread does.
+MARKS_TOGETHER: Final = 16
 
 
 class Keeper:
@@ -24,11 +29,13 @@ class Keeper:
         self.stopping = False
         self.started = 0  # syncs that began, and
         self.syncs = 0  # the last of them that was done
+        self.marks_together = 1  # for an index, before they are written
         self.upkeep = Upkeep(log)
 
     def start(self) -> None:
         """Cares from now on, in a thread."""
         self.thread = threading.Thread(target=self._run, name="echomesh-log-keeper", daemon=True)
+        self.marks_together = MARKS_TOGETHER
         self.thread.start()
         self.upkeep.start()
 
@@ -39,17 +46,27 @@ class Keeper:
             self.log.commits.call_for_care()
             self.thread.join()
             self.thread = None
+            self.marks_together = 1
         self.upkeep.stop()
 
     def _run(self) -> None:
+        interval_s = self.log.options.sync_interval_s
+        due = monotonic() + interval_s
         while not self.stopping:
-            self.log.commits.wait_for_care(self.log.options.sync_interval_s)
+            wanted = self.log.commits.wait_for_care(max(0.0, due - monotonic()))
             if self.stopping:
                 return
-            try:
-                self.care()
-            except Exception as error:
-                self.log.give_up(error)
+            # First of all: a commit that finds no journal file has to make one.
+            self._attempt(self.offer)
+            if wanted or monotonic() >= due:
+                due = monotonic() + interval_s
+                self._attempt(self.care)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.log.give_up(error)
 
     def care(self) -> None:
         """Syncs what was written, makes full journal files free again, and offers the next one."""
@@ -77,7 +94,7 @@ class Keeper:
             self.started += 1
             number = log.commits.last_number
             for topic in list(log.topics.values()):
-                if topic.marks:
+                if len(topic.marks) >= self.marks_together:
                     topic.flush_index()
             try:
                 log.storage.sync_all(log.paths.root)
@@ -110,7 +127,5 @@ class Keeper:
     def offer(self) -> None:
         """Has a journal file ready for when the current one is full."""
         with self.log.journal.lock:
-            found = self.log.commits.take_next()
-            if found is None:
-                found = self.log.journal.take(0)
-            self.log.commits.offer_journal(*found)
+            if not self.log.commits.ready:
+                self.log.commits.offer_journal(*self.log.journal.take(0))

@@ -15,6 +15,10 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 # Directories that this process writes to. POSIX locks are one process's own, and any close gives them up, so
 # a second opening in the same process must not get as far as the file.
 _mine: dict[tuple[int, int], int] = {}
+_shown: set[tuple[int, int]] = set()  # those of them whose writer has announced itself
+
+# The first byte of the file is locked by a writer whose high-watermarks can be believed, the rest by any.
+_SHOWN_BYTES: Final = 1
 
 
 class WriterLock:
@@ -30,7 +34,7 @@ class WriterLock:
             raise LogLocked(directory, self.pid, "this process")
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, _SHOWN_BYTES)
         except OSError:
             pid = _holder_of(self.handle)
             os.close(self.handle)
@@ -39,30 +43,37 @@ class WriterLock:
         os.pwrite(self.handle, f"{self.pid}\n".encode(), 0)
         _mine[self.key] = self.pid
 
+    def announce(self) -> None:
+        """Readers may believe what this writer shows: until then the file is still that of the one before."""
+        fcntl.lockf(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHOWN_BYTES, 0)
+        _shown.add(self.key)
+
     def close(self) -> None:
         """Lets another writer in."""
         if _mine.get(self.key) == os.getpid() == self.pid:
+            _shown.discard(self.key)
             del _mine[self.key]
             os.close(self.handle)
 
 
 def writer_of(path: str) -> int:
-    """The process that holds the lock: 0 for none, -1 when it can't be known who."""
+    """The process that writes, and has announced itself: 0 for none, -1 when it can't be known who."""
     directory = path.rpartition("/")[0]
     with suppress(OSError):
         status = Path(directory).stat()
-        if _mine.get((status.st_dev, status.st_ino)) == os.getpid():
-            return os.getpid()
+        key = (status.st_dev, status.st_ino)
+        if _mine.get(key) == os.getpid():
+            return os.getpid() if key in _shown else 0
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return _holder_of(handle)
+            return _holder_of(handle, _SHOWN_BYTES)
         finally:
             os.close(handle)
     return 0
 
 
-def _holder_of(handle: int) -> int:
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+def _holder_of(handle: int, size: int = 0) -> int:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, size, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
     return 0 if kind == fcntl.F_UNLCK else (pid or -1)
 

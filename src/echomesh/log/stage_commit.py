@@ -9,14 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from time import sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogError, LogReadOnly, StageMissing
 from echomesh.log import duplicates, index, rebuild, stage_copy, state
 from echomesh.log.layout import HEADER_BYTES, segment_header
 from echomesh.log.stage_copy import Ending, Key
 from echomesh.log.state import CommitNote, Run, Share
-from echomesh.native.log_staged import CoveredWindow, note_unless_failed, put_back
+from echomesh.native.log_staged import CoveredWindow
 from echomesh.native.log_window import Window
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class StageCommit:
         return all(key in self.rooms or (self._fits(key) and self._has_room(key)) for key in self.topics)
 
     def _take(self) -> int:
-        log, note = self.log, self.note
-        failures, topics = log.failures, list(self.topics.values())
+        log, note, topics = self.log, self.note, list(self.topics.values())
         for topic in topics:
             topic.be_born()
         note.time_ns = max([note.time_ns, *(topic.last_time for topic in topics)])
@@ -160,14 +159,10 @@ class StageCommit:
                 self._reserve(key, share)
             if log.stages.uncopied is None:
                 log.stages.uncopied = log.commits.last_number
-            ticket = note_unless_failed(log, failures, state.encode_note(note), topics)
-            if ticket < 0:
-                # The disk failed meanwhile, and what was not committed is gone.
-                raise log.failures[-1][2]
+            return log.commits.note(state.encode_note(note), list(topics))
         except BaseException:
-            self._undo(failures, ends)
+            self._undo(ends)
             raise
-        return ticket
 
     def _share(self, key: Key) -> Share:
         topic, layout = self.topics[key], self.layouts[key]
@@ -183,7 +178,7 @@ class StageCommit:
 
     def _place(self) -> None:
         # The files get their names, now that they are known.
-        storage, placed = self.log.storage, []
+        storage = self.log.storage
         try:
             for (key, topic), share in zip(self.topics.items(), self.note.shares, strict=True):
                 for path, run in zip(self.rooms.get(key, ()), share.runs, strict=key in self.rooms):
@@ -193,11 +188,18 @@ class StageCommit:
                     finally:
                         storage.close(handle)
                     storage.rename(path, topic.path(run.base))
-                    placed.append(topic.path(run.base))
         except OSError:
-            for path in placed:
-                storage.unlink(path)
+            self._remove_placed()
             raise
+
+    def _remove_placed(self) -> None:
+        for (key, topic), share in zip(self.topics.items(), self.note.shares, strict=True):
+            for run in share.runs if key in self.rooms else ():
+                # A segment that the topic had begun, and written nothing to, has been replaced by one like it.
+                if run.base == topic.base and topic.exists:
+                    self.log.handles.let_go(topic)
+                else:
+                    self.log.storage.unlink(topic.path(run.base))
 
     def _reserve(self, key: Key, share: Share) -> None:
         topic = self.topics[key]
@@ -212,15 +214,14 @@ class StageCommit:
         if topic.window is not None and key in self.rows:
             topic.window = CoveredWindow(topic.window, self.rows[key], share.first, self.note.time_ns)
 
-    def _undo(self, failures: list[Any], ends: list[tuple[int, int, int, int]]) -> None:
+    def _undo(self, ends: list[tuple[int, int, int, int]]) -> None:
         # Topics end where they did before, and the segments that were meant for the rows go.
         self._let_go()
-        for (key, topic), share, end in zip(self.topics.items(), self.note.shares, ends, strict=True):
-            base, position, offset, time_ns = end
+        for topic, (base, position, offset, time_ns) in zip(self.topics.values(), ends, strict=True):
             self.log.handles.let_go(topic)
-            put_back(self.log, failures, topic, base, position, topic.next_offset - offset, time_ns)
-            for run in share.runs if key in self.rooms else ():
-                self.log.storage.unlink(topic.path(run.base))
+            topic.roll(-1, base, position, 0)
+            topic.reserve(position, offset - topic.next_offset, time_ns)
+        self._remove_placed()
 
     def _let_go(self) -> None:
         for topic, share in zip(self.topics.values(), self.note.shares, strict=True):

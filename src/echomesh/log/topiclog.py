@@ -49,7 +49,10 @@ class _Face:
         return self.core.shrunk_windows()
 
     def _create(self, environment: str, topic: str, level: str) -> None:
-        born = self.core.topic(environment, topic, level).born
+        made = self.core.topic(environment, topic, level)
+        with self.core.slow:
+            made.be_born()
+            born = made.born
         self.core.commits.wait(born)
         self.core.check(born)
 
@@ -79,9 +82,15 @@ class TopicLog(_Face, Closing):
         origin: bytes | None = None,
     ) -> int:
         """Appends an event, encoded as on the wire; its offset."""
-        return self.append_many(
-            topic, (event,), environment=environment, origins=None if origin is None else (origin,)
-        )[0]
+        core = self.core
+        found = core.topics.get((environment, topic))
+        if found is None or not found.journaled or core.closed:
+            origins = None if origin is None else (origin,)
+            return self.append_many(topic, (event,), environment=environment, origins=origins)[0]
+        data = _bytes(event)
+        while (offset := core.commits.append(found, data, core.options.clock(), origin)) == FULL:
+            self._make_way(found)
+        return offset
 
     def append_many(
         self,
@@ -101,6 +110,7 @@ class TopicLog(_Face, Closing):
         if found.level != "disk":
             return core.add_loose(found, [bytes(_bytes(event)) for event in events], now, origins)
         offsets: list[int] = []
+        failures = core.failures
         for i, event in enumerate(events):
             data = _bytes(event)
             origin = origins[i] if origins is not None else None
@@ -108,9 +118,10 @@ class TopicLog(_Face, Closing):
                 self._make_way(found)
             offsets.append(offset)
         if offsets and max(offsets) >= found.done[2]:
-            ticket = found.ticket
-            core.commits.wait(ticket)
-            core.check(ticket)
+            core.commits.wait(found.ticket)
+        if core.failures is not failures:
+            # Something was rolled back meanwhile, perhaps these; then others may have their offsets by now.
+            core.commits.raise_last()
         return offsets
 
     def _make_way(self, topic: ActiveTopic) -> None:

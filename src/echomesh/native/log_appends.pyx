@@ -32,7 +32,7 @@ cdef class Appends(Answers):
     cdef int64_t line_limit
     cdef int signal_fd
     cdef bint kicking, passing, closed
-    cdef public object on_pass      # called after each pass of answers, or None
+    cdef public object on_pass      # called in the loop after each pass of answers, or None
     cdef object room, idle          # futures of those who wait for an empty line, and for all answers
 
     def attach(self, core, loop, int signal_fd, int64_t line_limit) -> None:
@@ -191,16 +191,17 @@ cdef class Appends(Answers):
         cdef int64_t began = em_now_ns()
         cdef bint queued
         self.passing = True
+        self.commits.begin_turn()
         try:
             queued = self.run(self.commits.done_ticket, self.core.failures)
+            if self.on_pass is not None:
+                self.on_pass()
         except BaseException:
             # Ctrl-C in a task that went on: the others get their answers when the loop runs again.
             self.loop.call_soon(self.pass_later)
             raise
         finally:
             self.passing = False
-        if self.on_pass is not None:
-            self.on_pass()
         if self.line_bytes:
             self.advance()
         if self.waiting == 1 and not self.kicking:

@@ -3,8 +3,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+cdef extern from "log_sums.h" nogil:
+    void em_prefetch_ahead(const void *at, size_t size)
+
 cdef enum:
     SLACK = 64      # bytes behind the last one that may be written to, so that short copies need no exact length
+    LONG = 1024
+    AHEAD = 8192
 
 ctypedef struct column_t:
     uint8_t *data
@@ -42,4 +47,7 @@ cdef inline int push(column_t *c, const uint8_t *p, int64_t n, const uint8_t *li
         memcpy(to + 16, p + 16, 16)
     else:
         memcpy(to, p, n)
+        if n >= LONG:
+            # Where the next one will go: that memory is far away, and there is time until then.
+            em_prefetch_ahead(to + n, n if n <= AHEAD else AHEAD)
     return 0

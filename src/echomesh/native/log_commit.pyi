@@ -1,12 +1,14 @@
 from collections.abc import Callable, Iterable
 
-from echomesh.native.log_journal import Journal
+from typing_extensions import Buffer
+
+from echomesh.native.log_push import Pushes
 from echomesh.native.log_topic import Topic
 from echomesh.native.log_water import Watermarks
 
 NEED_JOURNAL: int
 
-class Commits(Journal):
+class Commits(Pushes):
     """Commits what was appended with one write and one fdatasync."""
 
     alone_ns: int
@@ -24,6 +26,8 @@ class Commits(Journal):
         apart_over: int = ...,
     ) -> None: ...
     def wait(self, ticket: int) -> None: ...
+    def append(self, topic: Topic, event: Buffer, now: int, origin: Buffer | None = None) -> int: ...
+    def raise_last(self) -> None: ...
     def wait_idle(self) -> None: ...
     def run(self) -> None: ...
     def stop(self) -> None: ...

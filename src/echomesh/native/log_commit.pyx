@@ -8,20 +8,18 @@ never waits for Python nor Python for the disk.
 from libc.errno cimport ENOSPC
 from libc.stdint cimport int64_t
 
-from echomesh.native.atomics cimport em_fence, em_now_ns
+from echomesh.native.atomics cimport em_now_ns
 from echomesh.native.log_fill cimport (
-    NEEDS_JOURNAL, NOTHING, RAISED, after, pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait,
+    NEEDS_JOURNAL, NO_ROOM, NOTHING, RAISED, after, pthread_cond_broadcast, pthread_cond_signal, pthread_cond_timedwait,
     pthread_cond_wait, pthread_mutex_lock, pthread_mutex_unlock, timespec,
 )
-from echomesh.native.log_frame cimport FRAME_HEADER, frame_clear, frame_free, frame_new, frame_t, write_t
-from echomesh.native.log_journal cimport Journal
-from echomesh.native.log_maps cimport Maps
-from echomesh.native.log_water cimport ring_all, ring_slot, show
+from echomesh.native.log_frame cimport FRAME_HEADER, frame_clear, frame_free, frame_t
+from echomesh.native.log_push cimport Pushes
+from echomesh.native.log_topic cimport Topic
 
 NEED_JOURNAL = NEEDS_JOURNAL
 
 cdef enum:
-    MANY = 8                    # writes of a frame, from which on its segments are written through maps
     TURN_NS = 2000000           # how long at most a commit waits for those who were answered
     LEAST_TURN_NS = 50000
     ALONE_NS = 1000000          # a disk that takes longer for a commit is not waited for by an event loop,
@@ -29,7 +27,7 @@ cdef enum:
     STALL_PAUSE_NS = 1000000000 # not before this time is over
 
 
-cdef class Commits(Journal):
+cdef class Commits(Pushes):
     """Commits what `Filling` collected.
 
     `trouble(status)` is called by the leader when a commit can't go on: a full journal file (NEED_JOURNAL), or the errno
@@ -38,118 +36,7 @@ cdef class Commits(Journal):
 
     def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
         self.trouble = trouble
-        self.maps = Maps()
         self.alone_ns = ALONE_NS
-
-    cdef int sync_apart(self, frame_t *f) noexcept nogil:
-        cdef int64_t i
-        cdef int failed, last = -1
-        for i in range(f.write_count):
-            if f.writes[i].apart != NULL and f.writes[i].fd != last:
-                last = f.writes[i].fd
-                failed = self.sync(last)
-                if failed:
-                    return failed
-        return 0
-
-    cdef int push(self) noexcept nogil:
-        cdef frame_t *f = self.busy
-        cdef int failed
-        cdef bint mapped = self.direct and f.write_count >= MANY
-        cdef int64_t began = em_now_ns()
-        f.number = self.last_number + 1
-        failed = self.write_segments(f, mapped)
-        if not failed and f.apart_bytes:
-            failed = self.sync_apart(f)
-        if not failed and f.size > FRAME_HEADER:
-            failed = self.write_journal(f)
-            if not failed and mapped:
-                failed = self.copy_to_segments(f)
-            if not failed:
-                failed = self.sync(self.fd)
-        if not failed:
-            self.push_ns += (em_now_ns() - began - self.push_ns) // 8
-            self.settle(f)
-        return failed
-
-    cdef int copy_to_segments(self, frame_t *f) noexcept nogil:
-        # What can't be copied through a map is written as usual, which says what is wrong if anything is.
-        cdef int64_t i = 0, upto = 0
-        cdef int failed
-        cdef write_t *w
-        while i < f.write_count:
-            i += self.maps.copy(f, i, self.fd, self.frame_at, &upto)
-            upto = max(upto, i + 1)
-            while i < upto and i < f.write_count:
-                w = &f.writes[i]
-                if w.apart == NULL and w.length:
-                    failed = self.pwrite(w.fd, f.data + w.start, w.length, w.position)
-                    if failed:
-                        # The next frame takes this one's place, should it be given up.
-                        self.position = self.frame_at
-                        return failed
-                i += 1
-        return 0
-
-    cdef void settle(self, frame_t *f) noexcept nogil:
-        # The frame is on disk: readers may see it, and who waits gets its answer.
-        cdef int64_t i
-        cdef write_t *w
-        pthread_mutex_lock(&self.lock)
-        self.last_number = f.number
-        for i in range(f.write_count):
-            w = &f.writes[i]
-            w.topic.done_offset = w.end_offset
-            w.topic.done_base = w.base
-            w.topic.done_position = w.position + w.length
-            w.topic.done_time = w.end_time
-            show(w.topic.slot, w.end_offset if w.end_offset < w.topic.hold else w.topic.hold)
-        # One fence for all of them, between what is shown and the looks at who sleeps.
-        em_fence()
-        for i in range(f.write_count):
-            ring_slot(f.writes[i].topic.slot)
-        ring_all(self.water.base)
-        self.busy = NULL
-        self.done_ticket = f.ticket
-        f.next = NULL
-        if self.kept_last != NULL:
-            self.kept_last.next = f
-        else:
-            self.kept_first = f
-        self.kept_last = f
-        self.kept_bytes += f.size + f.apart_bytes
-        if self.kept_bytes > self.kept_soft:
-            self.wants_care = True
-            pthread_cond_signal(&self.dirty)
-        self.answered += f.count
-        self.turning = self.signal_fd >= 0 and not self.quiet
-        pthread_cond_broadcast(&self.changed)
-        pthread_mutex_unlock(&self.lock)
-        if not self.quiet:
-            self.tell()
-
-    cdef void new_frame(self) noexcept nogil:
-        # With the lock: another frame fills from now on. Without memory the old one goes on.
-        cdef frame_t *fresh = self.spare
-        if fresh != NULL:
-            self.spare = fresh.next
-            self.spare_bytes -= fresh.room
-            fresh.next = NULL
-        else:
-            fresh = frame_new()
-        if fresh != NULL:
-            self.busy = self.filling
-            self.ticket += 1
-            fresh.ticket = self.ticket
-            self.filling = fresh
-
-    cdef int step(self) noexcept nogil:
-        # The leader's work: one commit.
-        pthread_mutex_lock(&self.lock)
-        if self.busy == NULL and self.filling.size > FRAME_HEADER:
-            self.new_frame()
-        pthread_mutex_unlock(&self.lock)
-        return self.push() if self.busy != NULL else NOTHING
 
     cdef lead(self, int status):
         # With the leadership, without the lock: what it takes to get a commit done or refused.
@@ -177,6 +64,9 @@ cdef class Commits(Journal):
 
     def wait(self, int64_t ticket) -> None:
         """Returns once the ticket's frame was committed or refused; commits it itself when nobody else does."""
+        self.wait_for(ticket)
+
+    cdef bint wait_for(self, int64_t ticket) except -1:
         cdef bint led
         cdef int status = 0
         while True:
@@ -190,9 +80,27 @@ cdef class Commits(Journal):
                 pthread_mutex_unlock(&self.lock)
                 if led:
                     status = self.step()
+                    if not status:
+                        self.hand_over()
             if not led:
-                return
-            self.lead(status)
+                return True
+            if status:
+                self.lead(status)
+
+    def append(self, Topic topic, event, int64_t now, origin=None) -> int:
+        """Gives the event its offset, or its twin's, and returns when it is on disk; FULL when there is no room for it now.
+        """
+        cdef int64_t failed = self.failed_ticket, offset = self.enter(topic, event, now, origin)
+        if offset != NO_ROOM:
+            if offset >= topic.core.done_offset:
+                self.wait_for(topic.core.ticket)
+            if self.failed_ticket != failed:
+                # Something was given up meanwhile, perhaps this; then another may have its offset by now.
+                self.raise_last()
+        return offset
+
+    def raise_last(self) -> None:
+        """Raises what kept the last frames that were given up from the disk; the writer's business."""
 
     def run(self) -> None:
         """Commits when it is kicked, until `stop`: the work of a thread of its own."""
@@ -227,7 +135,8 @@ cdef class Commits(Journal):
         cdef bint overlap = self.push_ns < self.turn_ns * (coming + self.filling.count)
         if overlap:
             wait_ns = min(max(self.push_ns, LEAST_TURN_NS), TURN_NS)
-        if self.turning and not (overlap and 2 * self.filling.count >= coming):
+        # While the loop is at those of the commit before, more come into this frame at every moment.
+        if self.turning and (self.in_turn or not (overlap and 2 * self.filling.count >= coming)):
             until = after(wait_ns * 1e-9)
             while self.turning and not self.stopping:
                 if pthread_cond_timedwait(&self.work, &self.lock, &until):
@@ -244,6 +153,13 @@ cdef class Commits(Journal):
         pthread_mutex_lock(&self.lock)
         self.leader = False
         pthread_cond_broadcast(&self.changed)
+        pthread_cond_signal(&self.work)
+        pthread_mutex_unlock(&self.lock)
+
+    cdef void begin_turn(self) noexcept nogil:
+        # The loop goes through those who were answered; `kick` says when it is done.
+        pthread_mutex_lock(&self.lock)
+        self.in_turn = True
         pthread_mutex_unlock(&self.lock)
 
     cdef void kick(self, bint work, bint turned, int64_t count, int64_t began) noexcept nogil:
@@ -252,7 +168,7 @@ cdef class Commits(Journal):
         pthread_mutex_lock(&self.lock)
         self.kicked = self.kicked or work
         if turned:
-            self.turning = False
+            self.turning = self.in_turn = False
             if count > 0:
                 self.turn_ns += ((em_now_ns() - began) // count - self.turn_ns) // 8
         if not self.turning:
@@ -346,7 +262,9 @@ cdef class Commits(Journal):
         self.ticket += 1
         self.filling.ticket = self.ticket
         pthread_mutex_unlock(&self.lock)
-        self.refusal = self.on_failure(first, last, error)
+        refusal = self.on_failure(first, last, error)
+        self.failed_ticket = last
+        self.refusal = refusal
         pthread_mutex_lock(&self.lock)
         self.done_ticket = last
         pthread_cond_broadcast(&self.changed)

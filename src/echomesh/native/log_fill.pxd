@@ -1,6 +1,7 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from echomesh.native.log_frame cimport frame_t
+from echomesh.native.log_sums cimport em_source
 from echomesh.native.log_topic cimport Topic
 from echomesh.native.log_water cimport Watermarks
 
@@ -37,12 +38,16 @@ cdef class Filling:
     cdef frame_t *kept_last
     cdef frame_t *spare
     cdef frame_t *loose
-    cdef int64_t ticket, done_ticket, kept_bytes, spare_bytes
+    cdef int64_t ticket, done_ticket, kept_bytes
+    cdef int64_t spare_bytes, spare_least   # and how little it was since the last look
     cdef readonly int64_t released_ticket   # frames up to this one are synced in their segments
     cdef int64_t frame_limit, kept_limit, kept_soft, apart_over
     cdef int signal_fd              # an eventfd for an event loop, or -1
-    cdef bint direct, wants_care, stopping
-    cdef bint kicked, turning       # for the thread of `run`: there is work; those who were answered may add to it
+    cdef bint direct, wants_care, wants_journal, stopping
+    cdef bint kicked, turning       # for the thread of `run`: there is work; those who were answered may add to it,
+    cdef bint in_turn               # and are just doing so
+    cdef uint8_t log_key[16]        # the log id, by which events are hashed too
+    cdef em_source source
     cdef Watermarks water
     cdef public object refusal      # the error that every append gets, while there is one
     cdef object storage, raised
@@ -54,7 +59,9 @@ cdef class Filling:
     cdef int sync(self, int fd) noexcept nogil
     cdef int64_t put(self, Topic topic, const char *event, int64_t size, const char *origin, int64_t now) except? -1
     cdef int64_t enter(self, Topic topic, event, int64_t now, origin) except? -1
+    cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash)
     cdef object failure(self, int code)
+    cdef frame_t *take_unused(self) noexcept nogil
     cdef void tell(self) noexcept nogil
 
 cdef enum:

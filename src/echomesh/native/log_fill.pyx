@@ -8,13 +8,15 @@ import os
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.errno cimport EINTR, EIO, errno as c_errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from echomesh.errors import MessageTooLarge
 from echomesh.native.log_frame cimport (
     FRAME_HEADER, SECTOR, frame_clear, frame_free, frame_mark, frame_new, frame_note, frame_record, frame_t,
     write_t,
 )
+from echomesh.native.log_sums cimport em_identity
 from echomesh.native.log_record cimport MAX_RECORD, ORIGIN, padded, record_size
 from echomesh.native.log_topic cimport Topic
 from echomesh.native.log_water cimport Watermarks, publish, ring_all
@@ -25,7 +27,7 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, int64_t position)
 
 cdef enum:
-    POOLED_BYTES = 16 << 20     # of frames that wait to be used again
+    POOLED_BYTES = 64 << 20     # of frames that wait to be used again
     INDEX_STEP = 32768          # bytes of a segment between two entries of its index
     MAX_EVENT = 64 << 20
 
@@ -36,12 +38,15 @@ MAX_EVENT_BYTES = MAX_EVENT
 cdef class Filling:
     """The frame that fills, the one being written, and those kept in memory until their segments are synced."""
 
-    def __cinit__(self, storage, Watermarks water, *args, int64_t frame_limit=8 << 20, int64_t kept_limit=128 << 20,
+    def __cinit__(self, storage, Watermarks water, bytes log_id, *args, int64_t frame_limit=8 << 20, int64_t kept_limit=128 << 20,
                   int64_t apart_over=64 << 10):
         pthread_mutex_init(&self.lock, NULL)
         pthread_cond_init(&self.changed, NULL)
         pthread_cond_init(&self.work, NULL)
         pthread_cond_init(&self.dirty, NULL)
+        if len(log_id) != 16:
+            raise ValueError("a log id has 16 bytes")
+        memcpy(self.log_key, <char *>log_id, 16)
         self.signal_fd = -1
         self.storage = storage
         self.direct = storage.direct
@@ -70,17 +75,21 @@ cdef class Filling:
 
     cdef int64_t put(self, Topic topic, const char *event, int64_t size, const char *origin, int64_t now) except? -1:
         cdef int64_t needed = padded(record_size(size, origin != NULL)), offset, position, base
-        cdef int64_t full, twin = -2
+        cdef int64_t full, twin
+        cdef uint64_t hash[2]
+        cdef bint known = topic.window is not None, named = known and self.identify(topic, event, size, hash)
         if size > MAX_EVENT:
             raise MessageTooLarge(size, MAX_EVENT, "the log")
         # `make_room` may let other threads run, so what it made is looked at again.
         while topic.core.fd < 0 or topic.core.position + needed > topic.core.limit:
             topic.make_room(needed)
+        if not known and topic.window is not None:
+            named = self.identify(topic, event, size, hash)
         if self.refusal is not None:
             raise self.refusal
         # From here on nobody else runs: the twin that is not found now can't come in between.
-        if topic.window is not None:
-            twin = topic.window.look(<const uint8_t *>event, size, now)
+        if named:
+            twin = topic.window.look(hash, now)
             if twin >= 0:
                 return twin
         pthread_mutex_lock(&self.lock)
@@ -99,13 +108,20 @@ cdef class Filling:
         pthread_mutex_unlock(&self.lock)
         if full < 0:
             raise MemoryError
-        if twin == -1:
-            topic.window.keep(offset, now)
+        if named:
+            topic.window.keep(hash, offset, now)
         # No Python objects under the lock: making one may let another thread run into it with the GIL.
         if position >= topic.core.index_at:
             topic.core.index_at = position + INDEX_STEP
             topic.marks.append((base, offset, position, now))
         return offset
+
+    cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash):
+        # The event's hash, if it names a source and an id; what the window will want is on its way from memory then.
+        if not em_identity(self.log_key, &self.source, <const uint8_t *>event, size, hash):
+            return False
+        topic.window.expect(hash)
+        return True
 
     def add(self, Topic topic, event, int64_t now, origin=None) -> int:
         """Gives the event its offset, or its twin's; FULL when there is no room for it now.
@@ -156,6 +172,8 @@ cdef class Filling:
         """Writes events to the segment at once, without the journal; their offsets. For `os` and `none`."""
         cdef bytes event, origin
         cdef int64_t i = 0, needed, twin
+        cdef uint64_t hash[2]
+        cdef bint named
         cdef list offsets = []
         cdef const char *from_where
         frame_clear(self.loose)
@@ -169,7 +187,8 @@ cdef class Filling:
                 if self.loose.write_count:
                     self.flush_loose(topic)
                 topic.make_room(needed)
-            twin = topic.window.look(<const uint8_t *><const char *>event, len(event), now) if topic.window is not None else -2
+            named = topic.window is not None and self.identify(topic, event, len(event), hash)
+            twin = topic.window.look(hash, now) if named else -1
             if twin >= 0:
                 offsets.append(twin)
                 i += 1
@@ -179,8 +198,8 @@ cdef class Filling:
                 topic.marks.append((topic.core.base, topic.core.next_offset, topic.core.position, now))
                 topic.core.index_at = topic.core.position + INDEX_STEP
             offsets.append(topic.core.next_offset)
-            if twin == -1:
-                topic.window.keep(topic.core.next_offset, now)
+            if named:
+                topic.window.keep(hash, topic.core.next_offset, now)
             if frame_record(self.loose, &topic.core, now, from_where, event, len(event), MAX_RECORD):
                 raise MemoryError
             i += 1
@@ -211,17 +230,34 @@ cdef class Filling:
             pthread_mutex_unlock(&self.lock)
 
     def wait_for_care(self, double timeout) -> bool:
-        """Waits until segments should be synced, or a next journal file made; True when that is wanted at once."""
+        """Waits until a next journal file should be made, or segments synced; True when they should be at once."""
         cdef timespec until = after(timeout)
         cdef bint wanted
+        cdef frame_t *unused
         with nogil:
             pthread_mutex_lock(&self.lock)
-            if not self.wants_care and not self.stopping:
+            if not self.wants_care and not self.wants_journal and not self.stopping:
                 pthread_cond_timedwait(&self.dirty, &self.lock, &until)
             wanted = self.wants_care
-            self.wants_care = False
+            self.wants_care = self.wants_journal = False
+            unused = self.take_unused()
             pthread_mutex_unlock(&self.lock)
+            free_all(unused)
         return wanted
+
+    cdef frame_t *take_unused(self) noexcept nogil:
+        # With the lock: half of the frames that nobody has needed since the last time.
+        cdef int64_t upto = self.spare_bytes - self.spare_least // 2
+        cdef frame_t *unused = NULL
+        cdef frame_t *f
+        while self.spare != NULL and self.spare_bytes > upto:
+            f = self.spare
+            self.spare = f.next
+            self.spare_bytes -= f.room
+            f.next = unused
+            unused = f
+        self.spare_least = self.spare_bytes
+        return unused
 
     def call_for_care(self) -> None:
         """Wakes whoever is in `wait_for_care`."""
@@ -233,25 +269,29 @@ cdef class Filling:
     def release(self, int64_t number) -> None:
         """Forgets frames up to this number: their segments are synced."""
         cdef frame_t *f
-        pthread_mutex_lock(&self.lock)
-        while self.kept_first != NULL and self.kept_first.number <= number:
-            f = self.kept_first
-            self.kept_first = f.next
-            self.kept_bytes -= f.size + f.apart_bytes
-            self.released_ticket = f.ticket
-            frame_clear(f)
-            if self.spare_bytes + f.room <= POOLED_BYTES:
-                # Memory that was used lately: fresh one would cost a page fault for every 4 KiB.
-                self.spare_bytes += f.room
-                f.next = self.spare
-                self.spare = f
-            else:
-                frame_free(f)
-        if self.kept_first == NULL:
-            self.kept_last = NULL
-        pthread_cond_broadcast(&self.changed)
-        pthread_mutex_unlock(&self.lock)
-        self.tell()
+        cdef frame_t *left = NULL
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            while self.kept_first != NULL and self.kept_first.number <= number:
+                f = self.kept_first
+                self.kept_first = f.next
+                self.kept_bytes -= f.size + f.apart_bytes
+                self.released_ticket = f.ticket
+                if self.spare_bytes + f.room <= POOLED_BYTES:
+                    # Memory that was used lately: fresh one would cost a page fault for every 4 KiB.
+                    frame_clear(f)
+                    self.spare_bytes += f.room
+                    f.next = self.spare
+                    self.spare = f
+                else:
+                    f.next = left
+                    left = f
+            if self.kept_first == NULL:
+                self.kept_last = NULL
+            pthread_cond_broadcast(&self.changed)
+            pthread_mutex_unlock(&self.lock)
+            self.tell()
+            free_all(left)
 
     def needed_bytes(self) -> int:
         """What a new journal file must have room for, if all that is kept goes there."""

@@ -22,8 +22,9 @@ cdef frame_t *frame_new() noexcept nogil:
 
 cdef void frame_clear(frame_t *f) noexcept nogil:
     cdef int64_t i
-    for i in range(f.write_count):
-        free(f.writes[i].apart)
+    if f.apart_bytes:
+        for i in range(f.write_count):
+            free(f.writes[i].apart)
     f.write_count = 0
     f.size = FRAME_HEADER
     f.apart_bytes = f.count = 0
@@ -43,7 +44,8 @@ cdef int reserve(frame_t *f, int64_t more) noexcept nogil:
     cdef int64_t wanted = f.size + more + SECTOR, room = f.room
     cdef void *moved
     if wanted > room:
-        room = room * 2 if room else 65536
+        # Small at first: thousands of them with one record each are kept in memory.
+        room = room * 2 if room else 1024
         while room < wanted:
             room *= 2
         moved = realloc(f.data, room)
@@ -52,7 +54,7 @@ cdef int reserve(frame_t *f, int64_t more) noexcept nogil:
         f.data = <char *>moved
         f.room = room
     if f.write_count == f.write_room:
-        room = f.write_room * 2 if f.write_room else 64
+        room = f.write_room * 4 if f.write_room else 4
         moved = realloc(f.writes, room * sizeof(write_t))
         if moved == NULL:
             return -1
@@ -99,7 +101,9 @@ cdef int frame_record(frame_t *f, topic_t *t, int64_t time_ns, const char *origi
     if reserve(f, size + ENTRY_HEADER) < 0:
         return -1
     w = &f.writes[f.write_count - 1] if f.write_count else NULL
-    if w == NULL or w.topic != t or w.base != t.base or w.apart != NULL or w.start + w.length != f.size:
+    # One without bytes is a mark: there is no entry before it.
+    if (w == NULL or w.topic != t or w.base != t.base or w.apart != NULL or w.length == 0
+            or w.start + w.length != f.size):
         entry(f, KIND_RECORDS, t.number, t.base, t.position, 0, 0)
         w = new_write(f, t)
     write_record(f.data + f.size, t.next_offset, time_ns, origin, event, event_size)

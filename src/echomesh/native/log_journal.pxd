@@ -12,7 +12,7 @@ cdef class Journal(Filling):
     cdef int64_t filled[64][3]
     cdef int filled_count
     cdef readonly int64_t last_number
-    cdef char log_key[16]
 
     cdef int write_journal(self, frame_t *f) noexcept nogil
+    cdef void call_for_journal(self) noexcept nogil
     cdef bint turn(self, int64_t needed) noexcept nogil

@@ -14,30 +14,29 @@ cdef class Journal(Filling):
 
     def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
         self.fd = self.next_fd = -1
-        if len(log_id) != 16:
-            raise ValueError("a log id has 16 bytes")
-        memcpy(self.log_key, <char *>log_id, 16)
         self.last_number = last_number
 
     cdef bint turn(self, int64_t needed) noexcept nogil:
         # Whether the journal file, or else the next one that stands ready, takes so many bytes.
+        cdef bint turned
         if self.fd >= 0 and self.position + needed <= self.size:
             return True
-        if self.next_fd < 0 or needed > self.next_size or self.filled_count == 64:
-            return False
-        if self.fd >= 0:
-            self.filled[self.filled_count][0] = self.fd
-            self.filled[self.filled_count][1] = self.sequence
-            self.filled[self.filled_count][2] = self.last_number
-            self.filled_count += 1
-        self.fd = self.next_fd
-        self.size = self.next_size
-        self.sequence = self.next_sequence
-        self.position = 0
-        self.next_fd = -1
-        self.wants_care = True
-        pthread_cond_signal(&self.dirty)
-        return True
+        # With the lock: the keeper may be putting the next one there, or taking it back.
+        pthread_mutex_lock(&self.lock)
+        turned = self.next_fd >= 0 and needed <= self.next_size and self.filled_count < 64
+        if turned:
+            if self.fd >= 0:
+                self.filled[self.filled_count][0] = self.fd
+                self.filled[self.filled_count][1] = self.sequence
+                self.filled[self.filled_count][2] = self.last_number
+                self.filled_count += 1
+            self.fd = self.next_fd
+            self.size = self.next_size
+            self.sequence = self.next_sequence
+            self.position = 0
+            self.next_fd = -1
+        pthread_mutex_unlock(&self.lock)
+        return turned
 
     cdef int write_journal(self, frame_t *f) noexcept nogil:
         cdef int64_t whole
@@ -45,12 +44,22 @@ cdef class Journal(Filling):
         whole = (f.size + SECTOR - 1) & ~<int64_t>(SECTOR - 1)
         if not self.turn(whole):
             return NEEDS_JOURNAL
-        frame_seal(f, self.sequence, self.log_key)
+        frame_seal(f, self.sequence, <const char *>self.log_key)
         failed = self.pwrite(self.fd, f.data, whole, self.position)
         if not failed:
             self.frame_at = self.position
             self.position += whole
+            if self.next_fd < 0 and self.position > self.size // 2:
+                self.call_for_journal()
         return failed
+
+    cdef void call_for_journal(self) noexcept nogil:
+        # Early enough for the keeper to have a file ready when this one is full.
+        pthread_mutex_lock(&self.lock)
+        if not self.wants_journal:
+            self.wants_journal = True
+            pthread_cond_signal(&self.dirty)
+        pthread_mutex_unlock(&self.lock)
 
     def use_journal(self, int fd, int64_t size, int64_t sequence) -> None:
         """Goes on in another journal file; the one before is full, or abandoned."""
@@ -60,6 +69,7 @@ cdef class Journal(Filling):
         """The file to take when this one is full."""
         pthread_mutex_lock(&self.lock)
         self.next_fd, self.next_size, self.next_sequence = fd, size, sequence
+        self.wants_journal = False
         pthread_mutex_unlock(&self.lock)
 
     def take_next(self):
@@ -80,6 +90,11 @@ cdef class Journal(Filling):
         self.filled_count = 0
         pthread_mutex_unlock(&self.lock)
         return [(found[i][0], found[i][1], found[i][2]) for i in range(count)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether a next file stands ready."""
+        return self.next_fd >= 0
 
     @property
     def current(self) -> int:

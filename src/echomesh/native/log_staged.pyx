@@ -1,6 +1,7 @@
-"""What a staged commit needs so that nobody comes in between: its rows count from the moment they have offsets."""
+"""The duplicate window while a staged commit is copied: its rows count from the moment they have offsets."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
 
 from echomesh.native.log_window cimport Window, seen_t
 
@@ -15,6 +16,7 @@ cdef class CoveredWindow(Window):
     def __init__(self, Window own not None, Window rows not None, int64_t first, int64_t time_ns):
         self.own = own
         self.rows = rows
+        memcpy(self.key, own.key, 16)
         self.first_row = first
         self.time_ns = time_ns
         self.shrunk = own.shrunk or rows.shrunk
@@ -22,16 +24,20 @@ cdef class CoveredWindow(Window):
     def __len__(self):
         return len(self.own) + len(self.rows)
 
-    cdef int64_t look(self, const uint8_t *event, int64_t size, int64_t now) noexcept nogil:
-        cdef int64_t found = self.own.look(event, size, now)
+    cdef void expect(self, const uint64_t *hash) noexcept nogil:
+        self.own.expect(hash)
+        self.rows.expect(hash)
+
+    cdef int64_t look(self, const uint64_t *hash, int64_t now) noexcept nogil:
+        cdef int64_t found = self.own.look(hash, now)
         if found == -1:
-            found = self.rows.look(event, size, now)
+            found = self.rows.look(hash, now)
             if found >= 0:
                 found += self.first_row
         return found
 
-    cdef void keep(self, int64_t offset, int64_t now) noexcept nogil:
-        self.own.keep(offset, now)
+    cdef void keep(self, const uint64_t *hash, int64_t offset, int64_t now) noexcept nogil:
+        self.own.keep(hash, offset, now)
         self.shrunk = self.shrunk or self.own.shrunk
 
     def drop_from(self, int64_t offset) -> None:
@@ -44,33 +50,11 @@ cdef class CoveredWindow(Window):
         cdef seen_t *entry
         while limit > 0 and rows.first < rows.last:
             entry = &rows.ring[rows.first & (rows.room - 1)]
-            own.hash[0] = entry.hash[0]
-            own.hash[1] = entry.hash[1]
             # The one that came first counts.
-            if own.room == 0 or not own.table[own.slot_of(own.hash)]:
-                own.keep(self.first_row + entry.offset, self.time_ns)
-            rows.remove(rows.first & (rows.room - 1))
-            rows.first += 1
+            if own.room == 0 or not own.table[own.slot_of(entry.hash)]:
+                own.keep(entry.hash, self.first_row + entry.offset, self.time_ns)
+            rows.remove_first()
             limit -= 1
         if rows.shrunk:
             own.shrunk = True
         return rows.first >= rows.last
-
-
-def note_unless_failed(log, list failures not None, payload, list topics not None) -> int:
-    """Puts the note into the journal, unless appends were rolled back since the log had these failures: then -1.
-
-    In Python another thread might roll back between the look and the note; here nobody else runs.
-    """
-    if log.failures is not failures:
-        return -1
-    return log.commits.note(payload, topics)
-
-
-def put_back(log, list failures not None, topic, int64_t base, int64_t position, int64_t rows, int64_t time_ns) -> None:
-    """Takes a reservation of so many rows back; when appends were rolled back since, the topic goes to its last commit."""
-    if log.failures is failures:
-        topic.roll(-1, base, position, 0)
-        topic.reserve(position, -rows, time_ns)
-    else:
-        topic.roll_back()

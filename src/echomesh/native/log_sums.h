@@ -12,28 +12,34 @@ static int em_crc_hardware = 0;
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-/* Each step waits three cycles for the one before it: three sums at a time, of neighbouring blocks, hide that. */
-#define EM_CRC_BLOCK 256
-static uint32_t em_crc_skip[4][256]; /* what a sum becomes when a block of zeros follows, byte by byte of it */
+#include <wmmintrin.h>
+/* Each step waits three cycles for the one before it: three sums at a time, of neighbouring blocks of a length, hide that.
+ * What a sum becomes when so many bytes follow is one multiplication: em_crc_skip has the factor by words of the length. */
+#define EM_CRC_WORDS 256
+static uint64_t em_crc_skip[EM_CRC_WORDS + 1];
 
-static inline uint64_t em_crc_skipped(uint64_t c) {
-    return em_crc_skip[0][c & 255] ^ em_crc_skip[1][(c >> 8) & 255] ^ em_crc_skip[2][(c >> 16) & 255] ^
-           em_crc_skip[3][(c >> 24) & 255];
+__attribute__((target("sse4.2,pclmul"))) static inline uint64_t em_crc_skipped(uint64_t c, size_t words) {
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)c),
+                                           _mm_cvtsi64_si128((long long)em_crc_skip[words]), 0);
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-__attribute__((target("sse4.2"))) static uint32_t em_crc_sse42(uint32_t crc, const uint8_t *p, size_t n) {
+__attribute__((target("sse4.2,pclmul"))) static uint32_t em_crc_sse42(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t c = crc, word, c1, c2, word1, word2;
-    for (; n >= 3 * EM_CRC_BLOCK; p += 3 * EM_CRC_BLOCK, n -= 3 * EM_CRC_BLOCK) {
+    while (n >= 96) {
+        size_t words = n / 24 < EM_CRC_WORDS ? n / 24 : EM_CRC_WORDS, block = words * 8;
         c1 = c2 = 0;
-        for (size_t i = 0; i < EM_CRC_BLOCK; i += 8) {
-            memcpy(&word, p + i, 8);
-            memcpy(&word1, p + i + EM_CRC_BLOCK, 8);
-            memcpy(&word2, p + i + 2 * EM_CRC_BLOCK, 8);
+        for (const uint8_t *end = p + block; p < end; p += 8) {
+            memcpy(&word, p, 8);
+            memcpy(&word1, p + block, 8);
+            memcpy(&word2, p + 2 * block, 8);
             c = _mm_crc32_u64(c, word);
             c1 = _mm_crc32_u64(c1, word1);
             c2 = _mm_crc32_u64(c2, word2);
         }
-        c = em_crc_skipped(em_crc_skipped(c) ^ c1) ^ c2;
+        c = em_crc_skipped(em_crc_skipped(c, words) ^ c1, words) ^ c2;
+        p += 2 * block;
+        n -= 3 * block;
     }
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
@@ -70,13 +76,12 @@ static inline void em_crc_setup(void) {
             em_crc_table[k][i] = (em_crc_table[k - 1][i] >> 8) ^ em_crc_table[0][em_crc_table[k - 1][i] & 255];
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    em_crc_hardware = __builtin_cpu_supports("sse4.2") ? 1 : 0;
-    memset(em_crc_skip, 0, sizeof em_crc_skip);
-    for (int bit = 0; bit < 32; bit++) {
-        uint32_t c = 1u << bit;
-        for (int i = 0; i < EM_CRC_BLOCK; i++) c = em_crc_table[0][c & 255] ^ (c >> 8);
-        for (uint32_t i = 0; i < 256; i++)
-            if (i & (1u << (bit & 7))) em_crc_skip[bit >> 3][i] ^= c;
+    em_crc_hardware = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") ? 1 : 0;
+    /* x to the power of 64 * words - 33: the product of two sums has a bit less than 64, and the sum of it adds 32. */
+    uint32_t power = 1; /* x^31, for one word */
+    for (int words = 1; words <= EM_CRC_WORDS; words++) {
+        em_crc_skip[words] = power;
+        for (int i = 0; i < 64; i++) power = power & 1 ? (power >> 1) ^ 0x82F63B78u : power >> 1;
     }
 #endif
 }
@@ -87,6 +92,14 @@ static inline uint32_t em_crc32c(uint32_t before, const void *data, size_t size)
     if (em_crc_hardware) return ~em_crc_sse42(~before, (const uint8_t *)data, size);
 #endif
     return ~em_crc_by_table(~before, (const uint8_t *)data, size);
+}
+
+/* The memory there will be wanted soon. */
+static inline void em_prefetch(const void *at) { __builtin_prefetch(at); }
+
+/* So many bytes will be written there. */
+static inline void em_prefetch_ahead(const void *at, size_t size) {
+    for (size_t i = 0; i < size; i += 64) __builtin_prefetch((const char *)at + i, 1);
 }
 
 typedef struct {
@@ -196,19 +209,28 @@ static inline int em_find_identity(const uint8_t *p, size_t n, const uint8_t **s
     return found == 3;
 }
 
-/* The 128 bits by which the duplicate window knows an event; 0 when the bytes name no source and id. */
-static inline int em_identity(const uint8_t key[16], const uint8_t *p, size_t n, uint64_t out[2]) {
+#define EM_SOURCE_BYTES 104
+
+/* The last source, and the key that it makes for the ids beside it: most events have the one of the event before. */
+typedef struct {
+    uint64_t key[2];
+    size_t size;
+    uint8_t source[EM_SOURCE_BYTES];
+} em_source;
+
+/* The 128 bits by which the duplicate window knows an event; 0 when the bytes name no source and id. `last` begins with
+ * zeros, and belongs to one key. */
+static inline int em_identity(const uint8_t key[16], em_source *last, const uint8_t *p, size_t n, uint64_t out[2]) {
     const uint8_t *source = NULL, *id = NULL;
     size_t source_size = 0, id_size = 0;
-    uint64_t first[2], second[2];
-    uint8_t both[16];
     if (!em_find_identity(p, n, &source, &source_size, &id, &id_size)) return 0;
     /* The source's hash is the key for the id: no joint of the two can be mistaken for another one. */
-    em_siphash128(key, source, source_size, first);
-    memcpy(both, first, 16);
-    em_siphash128(both, id, id_size, second);
-    out[0] = second[0];
-    out[1] = second[1];
+    if (!source_size || source_size != last->size || memcmp(source, last->source, source_size)) {
+        em_siphash128(key, source, source_size, last->key);
+        last->size = source_size <= EM_SOURCE_BYTES ? source_size : 0;
+        memcpy(last->source, source, last->size);
+    }
+    em_siphash128((const uint8_t *)last->key, id, id_size, out);
     return 1;
 }
 

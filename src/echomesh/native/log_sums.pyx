@@ -1,8 +1,11 @@
 """CRC32C, and the 128-bit hash by which the duplicate window knows an event."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 
-from echomesh.native.log_sums cimport em_crc32c, em_crc_by_table, em_crc_hardware, em_crc_setup, em_identity
+from echomesh.native.log_sums cimport (
+    em_crc32c, em_crc_by_table, em_crc_hardware, em_crc_setup, em_identity, em_source,
+)
 
 em_crc_setup()
 
@@ -45,9 +48,11 @@ def crc32c_by_table(const uint8_t[::1] data) -> int:
 def identity(const uint8_t[::1] key, const uint8_t[::1] event):
     """The hash of an encoded event's source and id under a key of 16 bytes; None when it names none."""
     cdef uint64_t out[2]
+    cdef em_source none
     if key.shape[0] != 16:
         raise ValueError(f"the key has {key.shape[0]} bytes, not 16")
-    if event.shape[0] == 0 or not em_identity(&key[0], &event[0], event.shape[0], out):
+    memset(&none, 0, sizeof(none))
+    if event.shape[0] == 0 or not em_identity(&key[0], &none, &event[0], event.shape[0], out):
         return None
     return (<bytes>(<char *>out)[:16])
 

@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy
 
 from echomesh.errors import LogDamaged
 from echomesh.native.atomics cimport (
-    em_add32, em_fence, em_load32, em_load64, em_now_ns, em_store32, em_store64,
+    em_add32, em_cas64, em_fence, em_load32, em_load64, em_now_ns, em_store32, em_store64,
 )
 from echomesh.native.doorbell cimport SLEEPERS, WORD, bell_sleep, bell_wake
 from echomesh.native.mapping cimport Mapping
@@ -22,7 +22,10 @@ cdef enum:
 
 
 cdef void show(char *slot, int64_t high) noexcept nogil:
-    em_store64(slot + SLOT_HIGH, high)
+    # Never backwards: a commit and the end of a staged copy may both be here, and readers have seen the higher one.
+    cdef int64_t before = em_load64(slot + SLOT_HIGH)
+    while before < high and not em_cas64(slot + SLOT_HIGH, before, high):
+        before = em_load64(slot + SLOT_HIGH)
 
 
 cdef void ring_slot(char *slot) noexcept nogil:

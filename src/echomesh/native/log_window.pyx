@@ -1,14 +1,37 @@
 """The duplicate window: which events a topic has taken lately, known by 128-bit hashes of their source and id."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from echomesh.native.log_sums cimport em_identity
+from echomesh.native.log_sums cimport em_identity, em_prefetch
+
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void **made, size_t alignment, size_t size)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *start, size_t size, int advice)
+    int MADV_HUGEPAGE
 
 cdef enum:
     SMALLEST = 64
+    LARGEST = 1 << 28       # as many as have a place in 32 bits, beside how far a slot was pushed aside
     ENTRY_BYTES = 40        # 32 in the ring and two slots of 4 bytes in the table
+    FAR = 7
+    STEPS = 2 * (FAR + 1)   # times `room`: where the tag begins in a slot
+    AHEAD = 8
+    LARGE_PAGE = 2 << 20
+
+
+cdef void *spacious(size_t size) noexcept nogil:
+    # The table is looked up anywhere: with large pages the processor finds each place without a walk through page tables.
+    cdef void *made = NULL
+    if size < LARGE_PAGE:
+        return malloc(size)
+    if posix_memalign(&made, LARGE_PAGE, size) != 0:
+        return NULL
+    madvise(made, size, MADV_HUGEPAGE)
+    return made
 
 
 cdef class WindowBudget:
@@ -38,38 +61,72 @@ cdef class Window:
     def __len__(self):
         return self.last - self.first
 
-    cdef int64_t slot_of(self, uint64_t *hash) noexcept nogil:
+    cdef void expect(self, const uint64_t *hash) noexcept nogil:
+        # What `look` and `keep` will want of memory.
+        if self.room:
+            em_prefetch(&self.table[hash[0] & <uint64_t>(self.room * 2 - 1)])
+            em_prefetch(&self.ring[self.last & (self.room - 1)])
+
+    cdef int64_t slot_of(self, const uint64_t *hash) noexcept nogil:
         # The table's slot with this hash, or the empty one where it would go.
+        #
+        # A slot has three parts: the place in the ring plus one (0: empty), how far it was pushed aside (FAR: so far or
+        # farther), and as many bits of the hash as there is room for. So the ring, which is large and cold, is hardly
+        # ever looked at for nothing.
         cdef int64_t mask = self.room * 2 - 1, slot = <int64_t>(hash[0] & <uint64_t>mask)
+        cdef uint32_t tags = <uint32_t>~(self.room * STEPS - 1), tag = <uint32_t>(hash[0] >> 32) & tags, held
         cdef seen_t *entry
-        while self.table[slot]:
-            entry = &self.ring[self.table[slot] - 1]
-            if entry.hash[0] == hash[0] and entry.hash[1] == hash[1]:
+        while True:
+            held = self.table[slot]
+            if not held:
                 return slot
+            if held & tags == tag:
+                entry = &self.ring[(held & <uint32_t>mask) - 1]
+                if entry.hash[0] == hash[0] and entry.hash[1] == hash[1]:
+                    return slot
             slot = (slot + 1) & mask
-        return slot
+
+    cdef void fill(self, int64_t slot, const uint64_t *hash, int64_t place) noexcept nogil:
+        cdef int64_t mask = self.room * 2 - 1, aside = (slot - <int64_t>(hash[0] & <uint64_t>mask)) & mask
+        cdef uint32_t tag = <uint32_t>(hash[0] >> 32) & <uint32_t>~(self.room * STEPS - 1)
+        self.table[slot] = tag | <uint32_t>(min(aside, <int64_t>FAR) * (mask + 1)) | <uint32_t>(place + 1)
 
     cdef void remove(self, int64_t place) noexcept nogil:
         # Takes an entry out of the table, and moves up those that were pushed aside by it.
-        cdef int64_t mask = self.room * 2 - 1, hole = self.slot_of(self.ring[place].hash), slot = hole, home
-        self.table[hole] = 0
+        cdef int64_t mask = self.room * 2 - 1, hole = self.slot_of(self.ring[place].hash), slot = hole, aside
+        cdef uint32_t held
+        cdef seen_t *entry
         while True:
             slot = (slot + 1) & mask
-            if not self.table[slot]:
-                return
-            home = <int64_t>(self.ring[self.table[slot] - 1].hash[0] & <uint64_t>mask)
-            if ((slot - home) & mask) >= ((slot - hole) & mask):
-                self.table[hole] = self.table[slot]
-                self.table[slot] = 0
+            held = self.table[slot]
+            if not held:
+                break
+            aside = held // <uint32_t>(mask + 1) & FAR
+            if aside == FAR:
+                entry = &self.ring[(held & <uint32_t>mask) - 1]
+                aside = (slot - <int64_t>(entry.hash[0] & <uint64_t>mask)) & mask
+            if aside >= ((slot - hole) & mask):
+                aside -= (slot - hole) & mask
+                held &= ~<uint32_t>(FAR * (mask + 1))
+                self.table[hole] = held | <uint32_t>(min(aside, <int64_t>FAR) * (mask + 1))
                 hole = slot
+        self.table[hole] = 0
 
     cdef void forget(self, int64_t now) noexcept nogil:
         while self.first < self.last and (
-            self.last - self.first >= self.events
-            or self.ring[self.first & (self.room - 1)].time_ns < now - self.age_ns
+            self.last - self.first >= self.events or self.oldest_ns < now - self.age_ns
         ):
-            self.remove(self.first & (self.room - 1))
-            self.first += 1
+            self.remove_first()
+
+    cdef void remove_first(self) noexcept nogil:
+        cdef seen_t *entry
+        self.remove(self.first & (self.room - 1))
+        self.first += 1
+        if self.first < self.last:
+            entry = &self.ring[self.first & (self.room - 1)]
+            self.oldest_ns = entry.time_ns
+            # The next to go, perhaps soon.
+            em_prefetch(&self.table[entry.hash[0] & <uint64_t>(self.room * 2 - 1)])
 
     cdef bint grow(self) noexcept nogil:
         # Twice as many, if the node still has memory for that.
@@ -77,14 +134,15 @@ cdef class Window:
         cdef int64_t more = (room - self.room) * ENTRY_BYTES
         cdef seen_t *ring
         cdef uint32_t *table
-        if self.budget.used + more > self.budget.limit:
+        if self.budget.used + more > self.budget.limit or room > LARGEST:
             return False
-        ring = <seen_t *>calloc(room, sizeof(seen_t))
-        table = <uint32_t *>calloc(room * 2, 4)
+        ring = <seen_t *>spacious(room * sizeof(seen_t))
+        table = <uint32_t *>spacious(room * 2 * sizeof(uint32_t))
         if ring == NULL or table == NULL:
             free(ring)
             free(table)
             return False
+        memset(table, 0, room * 2 * sizeof(uint32_t))
         for i in range(self.first, self.last):
             ring[i & (room - 1)] = self.ring[i & (self.room - 1)]
         free(self.ring)
@@ -93,21 +151,29 @@ cdef class Window:
         self.table = table
         self.room = room
         self.budget.used += more
-        for i in range(self.first, self.last):
-            self.table[self.slot_of(ring[i & (room - 1)].hash)] = <uint32_t>(i & (room - 1)) + 1
+        self.enter_all()
         return True
 
-    cdef int64_t look(self, const uint8_t *event, int64_t size, int64_t now) noexcept nogil:
-        cdef int64_t slot
-        if not em_identity(self.key, event, size, self.hash):
-            return -2
+    cdef void enter_all(self) noexcept nogil:
+        # Fills the empty table.
+        cdef int64_t i, mask = self.room - 1
+        cdef seen_t *entry
+        for i in range(self.first, self.last):
+            em_prefetch(&self.table[self.ring[(i + AHEAD) & mask].hash[0] & <uint64_t>(self.room * 2 - 1)])
+            entry = &self.ring[i & mask]
+            self.fill(self.slot_of(entry.hash), entry.hash, i & mask)
+
+    cdef int64_t look(self, const uint64_t *hash, int64_t now) noexcept nogil:
+        # The offset of the event with this hash, or -1.
+        cdef uint32_t held
         if self.room == 0:
             return -1
         self.forget(now)
-        slot = self.slot_of(self.hash)
-        return self.ring[self.table[slot] - 1].offset if self.table[slot] else -1
+        held = self.table[self.slot_of(hash)]
+        return self.ring[(held & <uint32_t>(self.room * 2 - 1)) - 1].offset if held else -1
 
-    cdef void keep(self, int64_t offset, int64_t now) noexcept nogil:
+    cdef void keep(self, const uint64_t *hash, int64_t offset, int64_t now) noexcept nogil:
+        # Remembers an event that `look` did not find.
         cdef int64_t place
         cdef seen_t *entry
         if self.room:
@@ -118,35 +184,43 @@ cdef class Window:
             self.budget.shrunk += 1
             if self.room == 0:
                 return
-            self.remove(self.first & (self.room - 1))
-            self.first += 1
-        if self.last > self.first and self.ring[(self.last - 1) & (self.room - 1)].offset > offset:
+            self.remove_first()
+        if self.last == self.first:
+            self.oldest_ns = now
+        elif self.last_offset > offset:
             self.mixed = True
+        self.last_offset = offset
         place = self.last & (self.room - 1)
         entry = &self.ring[place]
-        entry.hash[0] = self.hash[0]
-        entry.hash[1] = self.hash[1]
+        entry.hash[0] = hash[0]
+        entry.hash[1] = hash[1]
         entry.offset = offset
         entry.time_ns = now
-        self.table[self.slot_of(self.hash)] = <uint32_t>place + 1
+        self.fill(self.slot_of(hash), hash, place)
         self.last += 1
 
     def find(self, const uint8_t[::1] event, int64_t now) -> int:
         """The offset of the event's twin in the window, -1 for none, -2 when the event names no source and id."""
-        return self.look(&event[0], event.shape[0], now) if event.shape[0] else -2
+        if event.shape[0] == 0 or not em_identity(self.key, &self.source, &event[0], event.shape[0], self.hash):
+            return -2
+        return self.look(self.hash, now)
 
     def enter(self, int64_t offset, int64_t now) -> None:
         """Remembers the event that `find` was last asked for, and did not find."""
-        self.keep(offset, now)
+        self.keep(self.hash, offset, now)
 
     def load(self, records, int64_t since) -> None:
         """Remembers the events of a segment that are not older than `since`."""
         cdef const uint8_t[::1] event
         cdef int64_t offset, time_ns
+        cdef uint64_t hash[2]
         for offset, time_ns, _, data in records:
             event = data
-            if time_ns >= since and event.shape[0] and self.look(&event[0], event.shape[0], time_ns) == -1:
-                self.keep(offset, time_ns)
+            if time_ns < since or event.shape[0] == 0 or not em_identity(
+                    self.key, &self.source, &event[0], event.shape[0], hash):
+                continue
+            if self.look(hash, time_ns) < 0:
+                self.keep(hash, offset, time_ns)
 
     def drop_from(self, int64_t offset) -> None:
         """Forgets events with this offset and later ones: they were not committed."""
@@ -155,6 +229,9 @@ cdef class Window:
             self.last -= 1
         if self.mixed and self.room:
             self.sift(offset)
+        if self.last > self.first:
+            self.oldest_ns = self.ring[self.first & (self.room - 1)].time_ns
+            self.last_offset = self.ring[(self.last - 1) & (self.room - 1)].offset
 
     cdef void sift(self, int64_t offset) noexcept nogil:
         # The entries below this offset, and the table made anew.
@@ -165,5 +242,4 @@ cdef class Window:
                 kept += 1
         self.last = kept
         memset(self.table, 0, self.room * 2 * sizeof(uint32_t))
-        for i in range(self.first, self.last):
-            self.table[self.slot_of(self.ring[i & (self.room - 1)].hash)] = <uint32_t>(i & (self.room - 1)) + 1
+        self.enter_all()

@@ -1,0 +1,3 @@
+from typing import Any
+
+def export(rows: int, buffers: dict[int, Any], numbers: list[int]) -> int: ...

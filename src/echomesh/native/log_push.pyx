@@ -1,0 +1,136 @@
+"""One commit: a frame is written to segments and journal, synced, and shown to readers, without the GIL."""
+
+from libc.stdint cimport int64_t
+
+from echomesh.native.atomics cimport em_fence, em_now_ns
+from echomesh.native.log_fill cimport (
+    NOTHING, pthread_cond_broadcast, pthread_cond_signal, pthread_mutex_lock, pthread_mutex_unlock,
+)
+from echomesh.native.log_frame cimport FRAME_HEADER, frame_new, frame_t, write_t
+from echomesh.native.log_journal cimport Journal
+from echomesh.native.log_maps cimport Maps
+from echomesh.native.log_water cimport ring_all, ring_slot, show
+
+cdef enum:
+    MANY = 8                    # writes of a frame, from which on its segments are written through maps
+
+
+cdef class Pushes(Journal):
+    """Takes the frame that was filled, and gets it on disk. Only the leader may."""
+
+    def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
+        self.maps = Maps()
+
+    cdef int sync_apart(self, frame_t *f) noexcept nogil:
+        cdef int64_t i
+        cdef int failed, last = -1
+        for i in range(f.write_count):
+            if f.writes[i].apart != NULL and f.writes[i].fd != last:
+                last = f.writes[i].fd
+                failed = self.sync(last)
+                if failed:
+                    return failed
+        return 0
+
+    cdef int push(self) noexcept nogil:
+        cdef frame_t *f = self.busy
+        cdef int failed
+        cdef bint mapped = self.direct and f.write_count >= MANY
+        cdef int64_t took, began = em_now_ns()
+        f.number = self.last_number + 1
+        failed = self.write_segments(f, mapped)
+        if not failed and f.apart_bytes:
+            failed = self.sync_apart(f)
+        if not failed and f.size > FRAME_HEADER:
+            failed = self.write_journal(f)
+            if not failed and mapped:
+                failed = self.copy_to_segments(f)
+            if not failed:
+                failed = self.sync(self.fd)
+        if not failed:
+            # One that took far longer than usual says little about the next.
+            took = em_now_ns() - began
+            self.push_ns += (min(took, 2 * self.push_ns) - self.push_ns) // 8 if self.push_ns else took
+            self.settle(f)
+        return failed
+
+    cdef int copy_to_segments(self, frame_t *f) noexcept nogil:
+        # What can't be copied through a map is written as usual, which says what is wrong if anything is.
+        cdef int64_t i = 0, upto = 0
+        cdef int failed
+        cdef write_t *w
+        while i < f.write_count:
+            i += self.maps.copy(f, i, self.fd, self.frame_at, &upto)
+            upto = max(upto, i + 1)
+            while i < upto and i < f.write_count:
+                w = &f.writes[i]
+                if w.apart == NULL and w.length:
+                    failed = self.pwrite(w.fd, f.data + w.start, w.length, w.position)
+                    if failed:
+                        # The next frame takes this one's place, should it be given up.
+                        self.position = self.frame_at
+                        return failed
+                i += 1
+        return 0
+
+    cdef void settle(self, frame_t *f) noexcept nogil:
+        # The frame is on disk: readers may see it, and who waits gets its answer.
+        cdef int64_t i
+        cdef write_t *w
+        # Without the lock, which appends wait for: nobody else moves these ends while there is a leader.
+        for i in range(f.write_count):
+            w = &f.writes[i]
+            w.topic.done_offset = w.end_offset
+            w.topic.done_base = w.base
+            w.topic.done_position = w.position + w.length
+            w.topic.done_time = w.end_time
+            show(w.topic.slot, w.end_offset if w.end_offset < w.topic.hold else w.topic.hold)
+        # One fence for all of them, between what is shown and the looks at who sleeps.
+        em_fence()
+        for i in range(f.write_count):
+            ring_slot(f.writes[i].topic.slot)
+        ring_all(self.water.base)
+        pthread_mutex_lock(&self.lock)
+        self.last_number = f.number
+        self.busy = NULL
+        self.done_ticket = f.ticket
+        f.next = NULL
+        if self.kept_last != NULL:
+            self.kept_last.next = f
+        else:
+            self.kept_first = f
+        self.kept_last = f
+        self.kept_bytes += f.size + f.apart_bytes
+        if self.kept_bytes > self.kept_soft:
+            self.wants_care = True
+            pthread_cond_signal(&self.dirty)
+        self.answered += f.count
+        self.turning = self.signal_fd >= 0 and not self.quiet
+        pthread_cond_broadcast(&self.changed)
+        pthread_mutex_unlock(&self.lock)
+        if not self.quiet:
+            self.tell()
+
+    cdef void new_frame(self) noexcept nogil:
+        # With the lock: another frame fills from now on. Without memory the old one goes on.
+        cdef frame_t *fresh = self.spare
+        if fresh != NULL:
+            self.spare = fresh.next
+            self.spare_bytes -= fresh.room
+            self.spare_least = min(self.spare_least, self.spare_bytes)
+            fresh.next = NULL
+        else:
+            fresh = frame_new()
+        if fresh != NULL:
+            self.busy = self.filling
+            self.ticket += 1
+            fresh.ticket = self.ticket
+            self.filling = fresh
+
+    cdef int step(self) noexcept nogil:
+        # The leader's work: one commit.
+        pthread_mutex_lock(&self.lock)
+        if self.busy == NULL and self.filling.size > FRAME_HEADER:
+            self.new_frame()
+        pthread_mutex_unlock(&self.lock)
+        return self.push() if self.busy != NULL else NOTHING
