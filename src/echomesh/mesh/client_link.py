@@ -13,6 +13,7 @@ from echomesh.mesh.client_core import ClientCore
 from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happening, Refused, Stored, Told, Up
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
+from echomesh.mesh.client_socket import unsent
 from echomesh.mesh.codes import Command, Purpose
 
 
@@ -56,6 +57,7 @@ class Link:
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
         self._planned = False
+        self._written = self._left = 0
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -144,6 +146,7 @@ class Link:
             self.core.flush()
             if data := self.core.take_output(self._loop.time()):
                 transport.write(data)
+                self._written += len(data)
 
     # Connections
 
@@ -194,6 +197,7 @@ class Link:
             transport.abort()
             return
         self._wire, self._transport = wire, transport
+        self._written = self._left = 0
         self.core.connected(self._loop.time())
         self._flush()
         self._tick()
@@ -204,6 +208,10 @@ class Link:
         self.plan()
 
     def _tick(self) -> None:
+        if self._transport is not None:
+            left, self._left = self._left, self._written - unsent(self._transport)
+            if self._left > left:
+                self.core.moving(self._loop.time())
         self._handle(self.core.tick(self._loop.time()))
         self.plan()
         self._wind()

@@ -25,6 +25,7 @@ from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.ports import AccessPort, LogPort, Pending, StatePort
 from echomesh.mesh.session import Session
+from echomesh.mesh.strangers import Strangers
 from echomesh.mesh.subscriptions import Subscriptions
 from echomesh.mesh.topic_count import TopicCount
 from echomesh.mesh.ways import Ways
@@ -71,8 +72,7 @@ class MeshCore:
         self.stopping = False
         self.counts = Counts()
         self.connections: dict[Connection, None] = {}
-        self.strangers: dict[Connection, None] = {}
-        """Those without a session yet, the oldest first."""
+        self.strangers = Strangers(options.strangers_bytes)
         self.sessions: dict[str, Session] = {}
         self.dirty: list[Pipe] = []
         """Connections with output, or that are to be closed."""
@@ -120,21 +120,18 @@ class MeshCore:
         When there are too many strangers, the one that has said nothing for longest makes room.
         """
         self.now = now
-        if len(self.connections) >= self.options.max_connections:
-            oldest = next((stranger for stranger in self.strangers if not stranger.checking), None)
-            if oldest is None:
-                return None
-            self.known(oldest)
-            oldest.abort()
+        if len(self.connections) >= self.options.max_connections and not self.strangers.make_room():
+            return None
         if self.stopping:
             return None
         connection = Connection(self, peer, now, local=local)
-        self.connections[connection] = self.strangers[connection] = None
+        self.connections[connection] = None
+        self.strangers.add(connection)
         return connection
 
     def known(self, connection: Connection) -> None:
         """The connection has a session, or will never have one."""
-        self.strangers.pop(connection, None)
+        self.strangers.forget(connection)
 
     def access_of(self, connection: Connection) -> AccessPort:
         """Who judges this connection: without an access file those of this machine may do everything."""
@@ -271,12 +268,11 @@ class MeshCore:
         return min(next_look, self._timers[0][0]) if self._timers else next_look
 
     def _close_silent(self, now: float) -> float:
-        silence = 3 * self.options.heartbeat_s
+        hello_s = min(3 * self.options.heartbeat_s, self.options.stranger_s)
         for connection in self.connections:
             stranger = connection.session is None and not connection.closing
-            limit = min(silence, self.options.stranger_s) if stranger else silence
-            since = connection.since if stranger else connection.heard
-            if now - since > limit and not connection.checking:
+            late = now - connection.since > hello_s if stranger else connection.silent(now)
+            if late and not connection.checking:
                 connection.abort()
         return now + min(self.options.heartbeat_s, self.options.stranger_s) / 4
 

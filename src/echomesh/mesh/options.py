@@ -13,8 +13,10 @@ class MeshOptions:
 
     frame_bytes: int = MAX_FRAME
     stranger_bytes: int = STRANGER_FRAME  # of a frame, before HELLO succeeded
+    strangers_bytes: int = 64 << 20  # of what all those have sent who have not said HELLO
     stranger_s: float = 10.0  # to say HELLO
     heartbeat_s: float = 10.0  # three of these in silence end a connection
+    least_rate: int = 4 << 10  # bytes a second of a frame that takes longer than that
     credit_bytes: int = 1 << 20  # un-acknowledged, for each session
     batch_events: int = 128  # in one message, where the client does not say
     batch_bytes: int = 64 << 10

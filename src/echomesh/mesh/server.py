@@ -239,6 +239,11 @@ class _Wire(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the other end has no room for yet."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
     def pause_writing(self) -> None:
         if self.connection is not None:
             self.connection.blocked = True
