@@ -21,6 +21,7 @@ from echomesh.mesh.connection import Connection
 from echomesh.mesh.cursors import Cursors
 from echomesh.mesh.delivery import Batches, Delivery, Share
 from echomesh.mesh.limits import Failures, Rate
+from echomesh.mesh.open_stages import OpenStages
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.ports import AccessPort, LogPort, Pending, StatePort
@@ -87,10 +88,11 @@ class MeshCore:
         self.listeners: list[Grown] = []
         """Called with environment and topic whenever a topic has new events to read."""
         self.cursors = Cursors(state)
-        self.ways = Ways(state)
+        self.ways = Ways(state, options.max_origins)
         self.batches = Batches(self)
-        self.topics = TopicCount(log, options.max_topics)
+        self.topics = TopicCount(log, self.cursors, options)
         self.subscriptions = Subscriptions(self)
+        self.stages = OpenStages(options.max_stages)
         self.guesses = Failures()
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
@@ -165,9 +167,7 @@ class MeshCore:
             self.sessions.pop(session.id, None)
             self.subscriptions.leave(session)
             self.bridges.left(session, now)
-            for writer in list(session.stages.values()):
-                self.log.beside(writer.abort)
-            session.stages.clear()
+            self.stages.end(session, self.log.beside)
 
     def forget(self, connection: Connection, now: float) -> None:
         """The connection is gone."""

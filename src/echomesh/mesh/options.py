@@ -28,5 +28,8 @@ class MeshOptions:
     max_filters: int = 1_000  # of one session, and of one subscriber over all its sessions
     max_subscribers: int = 100_000  # clients and groups with subscriptions that are kept, for each environment
     max_topics: int = 20_000  # for each environment
+    max_cursors: int = 1_000_000  # places of subscribers in topics that are kept, for all together
+    max_stages: int = 1_024  # open at once, for all sessions together
+    max_origins: int = 1_000  # other servers whose events come over bridges
     urn: str = "localhost"  # what other servers call this one
     port: int = 4889
