@@ -40,6 +40,7 @@ urn = "mesh-1.example"
 port = 4890
 client = "mesh-1"
 password_file = "secret"
+logins = { "mesh-2.example" = { client = "shop", password_file = "other" }, "[::1]:5000" = { client = "x" } }
 tls = true
 ca = "ca.pem"
 
@@ -112,6 +113,7 @@ def test_relative_paths_are_meant_beside_the_file() -> None:
     found = parse_config(CHANGED, Path("/etc/mesh/echomesh.toml"))
     assert found.directory == Path("/etc/mesh/state")
     assert found.tls.certificate == Path("/etc/mesh/server.pem")
+    assert [login.password_file for login in found.bridges.logins] == [Path("/etc/mesh/other"), None]
     assert found.access == Path("/etc/echomesh/access.toml")
 
 

@@ -21,10 +21,11 @@ from echomesh.mesh.connection import Connection
 from echomesh.mesh.cursors import Cursors
 from echomesh.mesh.delivery import Batches, Delivery, Share
 from echomesh.mesh.limits import Failures, Rate
+from echomesh.mesh.logins import LoginsInMemory
 from echomesh.mesh.open_stages import OpenStages
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.pipe import Pipe
-from echomesh.mesh.ports import AccessPort, LogPort, Pending, StatePort
+from echomesh.mesh.ports import AccessPort, Login, Logins, LogPort, Pending, StatePort
 from echomesh.mesh.session import Session
 from echomesh.mesh.strangers import Strangers
 from echomesh.mesh.subscriptions import Subscriptions
@@ -62,7 +63,8 @@ class MeshCore:
         options: MeshOptions,
         *,
         local_access: AccessPort | None = None,
-        credentials: Callable[[Server], tuple[str, str | None]] = lambda server: ("server", None),
+        credentials: Callable[[Server], Login] = lambda server: ("server", None),
+        logins: Logins | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
         self.log = log
@@ -96,7 +98,7 @@ class MeshCore:
         self.guesses = Failures()
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
-        self.bridges = Bridging(self, credentials)
+        self.bridges = Bridging(self, credentials, logins or LoginsInMemory())
         self._checkpoint_at = 0.0
         self._access = access
         self._local_access = local_access

@@ -12,7 +12,7 @@ from echomesh.log.options import LogOptions
 from echomesh.mesh.codes import PORT
 from echomesh.mesh.options import MeshOptions
 from echomesh.node.address import Address
-from echomesh.node.keys import address, count, file, flag, size, span, text, texts
+from echomesh.node.keys import BridgeLogin, address, count, file, flag, logins, size, span, text, texts
 
 ACCESS_FILE: Final = "access.toml"
 PASSWORD_VARIABLE: Final = "ECHOMESH_BRIDGE_PASSWORD"
@@ -88,6 +88,13 @@ class BridgesConfig:
         file("/etc/echomesh/bridge-password", empty=f"the variable {PASSWORD_VARIABLE}"),
         "A file whose first line is the password for that.",
     ] = None
+    logins: Annotated[
+        tuple[BridgeLogin, ...],
+        logins(),
+        "Other servers where it is somebody else, each with `client` and `password_file`: "
+        'logins = { "mesh-2.example:4889" = { client = "mesh-1", password_file = "secret" } }. '
+        "What `echomesh bridge add --as` said counts more.",
+    ] = ()
     tls: Annotated[
         bool,
         flag(),
