@@ -15,6 +15,8 @@ class Proxy:
         self.port = 0
         self.connections = 0
         self.open = True
+        self.pace_s = 0.0
+        """A pause after each 64 KiB, for a way that is slow."""
         self._pairs: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -64,6 +66,8 @@ class Proxy:
                 await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()
+                if self.pace_s:
+                    await asyncio.sleep(self.pace_s)
         writer.close()
 
 

@@ -40,6 +40,7 @@ urn = "mesh-1.example"
 port = 4890
 client = "mesh-1"
 password_file = "secret"
+logins = { "mesh-2.example" = { client = "shop", password_file = "other" }, "[::1]:5000" = { client = "x" } }
 tls = true
 ca = "ca.pem"
 
@@ -60,6 +61,11 @@ max_connections = 7
 max_filters = 8
 max_subscribers = 9
 max_topics = 10
+max_cursors = 11
+max_stages = 12
+max_origins = 13
+strangers_bytes = "6 MiB"
+least_rate = 100
 frame_bytes = "1 MiB"
 credit_bytes = "2 KiB"
 in_flight_bytes = "3 KiB"
@@ -107,6 +113,7 @@ def test_relative_paths_are_meant_beside_the_file() -> None:
     found = parse_config(CHANGED, Path("/etc/mesh/echomesh.toml"))
     assert found.directory == Path("/etc/mesh/state")
     assert found.tls.certificate == Path("/etc/mesh/server.pem")
+    assert [login.password_file for login in found.bridges.logins] == [Path("/etc/mesh/other"), None]
     assert found.access == Path("/etc/echomesh/access.toml")
 
 
@@ -120,6 +127,9 @@ def test_the_log_and_the_mesh_get_what_was_set() -> None:
     assert (mesh.heartbeat_s, mesh.stranger_s, mesh.max_connections, mesh.max_filters) == (0.5, 3.0, 7, 8)
     assert (mesh.frame_bytes, mesh.credit_bytes, mesh.in_flight_bytes) == (1 << 20, 2048, 3072)
     assert (mesh.batch_events, mesh.batch_bytes, mesh.max_tries, mesh.retry_s) == (4, 5120, 6, 120.0)
+    assert (mesh.max_subscribers, mesh.max_topics, mesh.max_cursors) == (9, 10, 11)
+    assert (mesh.max_stages, mesh.max_origins) == (12, 13)
+    assert (mesh.strangers_bytes, mesh.least_rate) == (6 << 20, 100)
     assert (mesh.urn, mesh.port) == ("mesh-1.example", 4890)
 
 

@@ -85,6 +85,11 @@ class End:
         self._reading = yes
         self.wake()
 
+    @property
+    def unread(self) -> int:
+        """Bytes that the other end has not taken yet."""
+        return len(self.peer._inbox)
+
     # What happens to it
 
     def vanish(self, *, told: bool) -> None:

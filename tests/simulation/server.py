@@ -358,6 +358,11 @@ class Wire:
             self._reading = True
             self.end.read(True)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the other end has not read yet."""
+        return self.end.unread
+
     def writable(self, yes: bool) -> None:
         self.process.do(lambda: self._writable(yes))
 

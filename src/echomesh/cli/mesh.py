@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,9 +13,12 @@ from rich.text import Text
 from echomesh.cli.common import JsonOption, examples, out, say, say_json, state
 from echomesh.cli.log_common import EnvironmentOption
 from echomesh.cli.session import SERVER, CaOption, ClientOption, Login, PasswordFileOption, ServerOption, TlsOption
+from echomesh.errors import UsageError
 
 if TYPE_CHECKING:
     from echomesh.mesh.bodies import BridgeState, TopicState
+
+BRIDGE_PASSWORD_VARIABLE = "ECHOMESH_BRIDGE_PASSWORD"
 
 UrnArgument = Annotated[
     str, typer.Argument(metavar="URN[:PORT]", help="The other server's name or address.", show_default=False)
@@ -58,6 +63,7 @@ def _topic_facts(topic: TopicState) -> dict[str, Any]:
     epilog=examples(
         "echomesh bridge add mesh-2.example",
         "echomesh bridge add 10.0.0.7:4890 --topics 'orders/**' --topics alerts",
+        "echomesh bridge add mesh-3.example --as mesh-1 --as-password-file secret",
     )
 )
 def add(
@@ -65,6 +71,23 @@ def add(
     topics: Annotated[
         list[str] | None,
         typer.Option("--topics", "-t", metavar="FILTER", help="Only these topics, both ways; all when not given."),
+    ] = None,
+    as_client: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="ID",
+            help="Who the server is at the other one; the client of its configuration when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    as_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"Its first line is the password for that. Else it is in {BRIDGE_PASSWORD_VARIABLE}, or asked for.",
+            show_default=False,
+        ),
     ] = None,
     server: ServerOption = SERVER,
     client: ClientOption = None,
@@ -74,7 +97,8 @@ def add(
 ) -> None:
     """Bridge a server to another one: each gets what is published at the other. It holds until `rm`."""
     login = Login(server, client, password_file, tls, ca)
-    login.run(lambda session: session.add_bridge(urn, topics=topics))
+    password = _password_there(urn, as_client, as_password_file)
+    login.run(lambda session: session.add_bridge(urn, topics=topics, login=as_client, password=password))
     say(f"{server} is bridged to {urn}.")
 
 
@@ -119,6 +143,19 @@ def rm(
     """End a bridge."""
     Login(server, client, password_file, tls, ca).run(lambda session: session.remove_bridge(urn))
     say(f"{server} is no longer bridged to {urn}.")
+
+
+def _password_there(urn: str, client: str | None, file: Path | None) -> str | None:
+    from echomesh.node.secrets import password_from
+
+    if client is None:
+        if file is not None:
+            raise UsageError("--as-password-file needs --as: who the server is at the other one")
+        return None
+    password = password_from(file, BRIDGE_PASSWORD_VARIABLE, "--as-password-file")
+    if password is None and sys.stderr.isatty():
+        password = typer.prompt(f"Password of {client} at {urn}", hide_input=True, err=True)
+    return password
 
 
 def _address(each: BridgeState) -> str:

@@ -162,13 +162,15 @@ class Disconnect(Body):
 
 
 class AddBridge(Body):
-    """Bridges to another server; `topics` are filters, all by default."""
+    """Bridges to another server; `topics` are filters, all by default. `login` is who this server is there."""
 
     urn: str
     port: int | None = None
     client_id: str | None = None
     session_id: str | None = None
     topics: list[str] | None = None
+    login: str | None = None
+    password: str | None = None
 
 
 class RemoveBridge(Body):

@@ -12,14 +12,14 @@ from echomesh.mesh.bodies import AddBridge, Bridges, BridgeState, Hello, InSessi
 from echomesh.mesh.codes import PORT, Command, ErrorCode, Status
 from echomesh.mesh.dialed import Dialed
 from echomesh.mesh.link import Link
-from echomesh.mesh.refusal import failed
+from echomesh.mesh.refusal import MOST_NAME_BYTES, failed
 from echomesh.mesh.routing import Routing
 from echomesh.topics import parse_filter
 
 if TYPE_CHECKING:
     from echomesh.mesh.connection import Connection
     from echomesh.mesh.core import MeshCore
-    from echomesh.mesh.ports import Pending
+    from echomesh.mesh.ports import Login, Logins, Pending
     from echomesh.mesh.protocol import Message
     from echomesh.mesh.session import Session
 
@@ -34,9 +34,11 @@ Asked = Callable[[str, ErrorCode], None]
 class Bridge:
     """A bridge that this server was told to make; it dials until it is removed."""
 
-    def __init__(self, server: Server, topics: list[str]) -> None:
+    def __init__(self, server: Server, topics: list[str], login: Login | None = None) -> None:
         self.server = server
         self.topics = topics
+        self.login = login
+        """Who this server is there, where that was said with the bridge; to be kept with it."""
         self.dialed: Dialed | None = None
         self.dialing = False
         self.pause = FIRST_PAUSE_S
@@ -60,9 +62,10 @@ class Bridge:
 class Bridging:
     """The bridges of a server. The shell connects those in `to_dial`, and says how that went."""
 
-    def __init__(self, core: MeshCore, credentials: Callable[[Server], tuple[str, str | None]]) -> None:
+    def __init__(self, core: MeshCore, credentials: Callable[[Server], Login], logins: Logins) -> None:
         self.core = core
         self.credentials = credentials
+        self.logins = logins
         self.bridges: dict[Server, Bridge] = {}
         self.links: list[Link] = []
         self.to_dial: list[Bridge] = []
@@ -80,14 +83,14 @@ class Bridging:
         """Makes a bridge: answered when the other server welcomed us and it is on disk here."""
         checks.admin(connection, body.client_id, body.session_id)
         server = _address(body.urn, body.port)
-        topics = self._filters(body.topics)
+        topics, login = self._filters(body.topics), _login(body)
         bridge = self.bridges.get(server)
-        if bridge is not None and not (bridge.asked and bridge.topics == topics):
+        if bridge is not None and not (bridge.asked and (bridge.topics, bridge.login) == (topics, login)):
             raise failed(f"there is a bridge to {server.urn}:{server.port} already", ErrorCode.BRIDGE_EXISTS)
         if self.core.is_here(server):
             raise failed("a server is not bridged to itself", ErrorCode.INVALID_BRIDGE)
         if bridge is None:
-            bridge = self.bridges[server] = Bridge(server, topics)
+            bridge = self.bridges[server] = Bridge(server, topics, login)
             self._dial(bridge)
         bridge.asked.append(self._asked(connection, message, bridge))
         connection.begin(message)
@@ -117,6 +120,7 @@ class Bridging:
     def _end(self, bridge: Bridge) -> None:
         bridge.removed = True
         self.core.state.delete(bridge.key)
+        self.logins.forget(bridge.server)
         if bridge.dialed is not None:
             bridge.dialed.abort()
 
@@ -165,9 +169,8 @@ class Bridging:
         bridge.dialing = False
         if bridge.removed or self.core.stopping:
             return None
-        bridge.dialed = Dialed(
-            self.core, bridge, now, self.credentials(bridge.server), lambda why: self._ended(bridge, why)
-        )
+        login = bridge.login or self.logins.get(bridge.server) or self.credentials(bridge.server)
+        bridge.dialed = Dialed(self.core, bridge, now, login, lambda why: self._ended(bridge, why))
         return bridge.dialed
 
     def dial_failed(self, bridge: Bridge, why: str, now: float) -> None:
@@ -213,10 +216,20 @@ class Bridging:
         """Another server welcomed us."""
         bridge.pause = FIRST_PAUSE_S
         bridge.why = ""
-        if bridge.asked:
+        if bridge.asked and self._login_kept(bridge):
             self.core.state.put(bridge.key, bridge.topics)
             self.core.when_synced(lambda pending: self._kept(bridge, pending))
         self._up(link)
+
+    def _login_kept(self, bridge: Bridge) -> bool:
+        if bridge.login is None:
+            return True
+        try:
+            self.logins.keep(bridge.server, bridge.login)
+        except OSError as error:
+            self._tell_asked(bridge, f"its password can't be kept: {error}", ErrorCode.NONE)
+            return False
+        return True
 
     def _kept(self, bridge: Bridge, pending: Pending) -> None:
         try:
@@ -303,6 +316,16 @@ class Bridging:
             for bridge in self.bridges.values():
                 if bridge.dialed is not None:
                     bridge.dialed.heartbeat(now)
+
+
+def _login(body: AddBridge) -> Login | None:
+    if body.login is None:
+        if body.password is not None:
+            raise failed("Password needs a Login: who this server is at the other one")
+        return None
+    if not 0 < len(body.login.encode()) <= MOST_NAME_BYTES:
+        raise failed(f"Login has 1 to {MOST_NAME_BYTES} bytes")
+    return (body.login, body.password)
 
 
 def _address(urn: str, port: int | None) -> Server:

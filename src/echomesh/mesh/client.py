@@ -233,11 +233,23 @@ class Session:
 
     # Bridges
 
-    async def add_bridge(self, server: str, *, topics: Sequence[str] | None = None) -> None:
-        """Bridges this server to another one, for all topics or for some; needs the right `admin`."""
+    async def add_bridge(
+        self,
+        server: str,
+        *,
+        topics: Sequence[str] | None = None,
+        login: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        """Bridges this server to another one, for all topics or for some; needs the right `admin`.
+
+        With `login` and `password` it is this client there, else the one of its configuration. It keeps them, in a file
+        that only its own user can read.
+        """
         there = parse_address(server)
         filters = None if topics is None else list(topics)
-        await self._request(Command.ADD_BRIDGE_REQUEST, AddBridge(there.urn, there.port, topics=filters), again=False)
+        body = AddBridge(there.urn, there.port, topics=filters, login=login, password=password)
+        await self._request(Command.ADD_BRIDGE_REQUEST, body, again=False)
 
     async def remove_bridge(self, server: str) -> None:
         """Ends a bridge; needs the right `admin`."""

@@ -154,6 +154,10 @@ class ClientCore(Outbox):
             self._send(Command.HEARTBEAT_REQUEST, self._next_seq(), None)
         return []
 
+    def moving(self, now: float) -> None:
+        """What was sent is on its way, so the connection lives: a long message goes before all heartbeats."""
+        self._heard = now
+
     # Bytes
 
     def receive(self, data: bytes, now: float) -> list[Happening]:

@@ -13,6 +13,7 @@ from echomesh.mesh.client_core import ClientCore
 from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happening, Refused, Stored, Told, Up
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
+from echomesh.mesh.client_socket import unsent
 from echomesh.mesh.codes import Command, Purpose
 
 SEND_BYTES: Final = 32 << 10  # of publishes, that are not kept back until the end of a turn
@@ -59,6 +60,7 @@ class Link:
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
         self._planned = False
+        self._written = self._left = 0
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -81,7 +83,7 @@ class Link:
             raise self.error
         future = self._create_future()
         if self._flight.publish(future, topic, event, server):
-            self._flush_early()
+            self._send()
         elif not self._planned:
             self.plan()
         return future
@@ -91,7 +93,7 @@ class Link:
         if self.error is not None:
             raise self.error
         if self._flight.publish(token, topic, event, server):
-            self._flush_early()
+            self._send()
         elif not self._planned:
             self.plan()
 
@@ -140,20 +142,19 @@ class Link:
             self._planned = True
             self._loop.call_soon(self._flush)
 
-    def _flush_early(self) -> None:
-        """Sends what there is: the server begins with it while more is made."""
-        if self._transport is not None and (data := self.core.take_output(self._loop.time())):
-            self._transport.write(data)
-
     def _flush(self) -> None:
         self._planned = False
-        transport = self._transport
-        if transport is not None:
+        if self._transport is not None:
             if self._owner is not None:
                 self._owner.leaving()
             self.core.flush()
-            if data := self.core.take_output(self._loop.time()):
-                transport.write(data)
+            self._send()
+
+    def _send(self) -> None:
+        """Sends what there is, early where more is still being made: the server begins with it meanwhile."""
+        if self._transport is not None and (data := self.core.take_output(self._loop.time())):
+            self._transport.write(data)
+            self._written += len(data)
 
     # Connections
 
@@ -205,6 +206,7 @@ class Link:
             return
         self._wire, self._transport = wire, transport
         transport.set_write_buffer_limits(0)  # what is written is sent then, not at the end of the turn
+        self._written = self._left = 0
         self.core.connected(self._loop.time())
         self._flush()
         self._tick()
@@ -215,6 +217,10 @@ class Link:
         self.plan()
 
     def _tick(self) -> None:
+        if self._transport is not None:
+            left, self._left = self._left, self._written - unsent(self._transport)
+            if self._left > left:
+                self.core.moving(self._loop.time())
         self._handle(self.core.tick(self._loop.time()))
         self.plan()
         self._wind()

@@ -71,6 +71,7 @@ class Connection(Pipe):
         """Deals with what came."""
         if self.closing:
             return
+        before = self.splitter.waiting
         try:
             if self.lane is not None and isinstance(data, bytes):
                 self._publishes(data, now)
@@ -79,6 +80,12 @@ class Connection(Pipe):
             self.splitter.check()
         except BadMessage as error:
             self.refuse_all(error)
+        self.came(before, len(data), now)
+        if self.session is None:
+            self._count_kept()
+
+    def _count_kept(self) -> None:
+        self.core.strangers.keeps(self, self.splitter.waiting + self._held_bytes)
 
     def _publishes(self, data: bytes, now: float) -> None:
         """The same for a session that publishes: its requests take the short way, as far as they can."""
@@ -89,14 +96,12 @@ class Connection(Pipe):
                 if splitter.waiting:
                     cut = min(end, at + splitter.missing)
                 elif (behind := self.lane.take_frames(data, at, now)) > at:
-                    self.heard = now
                     at = behind
             self._messages(splitter.feed(data[at:cut]), now)
             at = cut
 
     def _messages(self, payloads: Iterable[bytes], now: float) -> None:
         for payload in payloads:
-            self.heard = now
             if self._held or self.checking or (self.out_bytes > OUT_BYTES and not self._linked):
                 self._hold(payload)
             elif self.lane is not None and self._published(payload, now):
@@ -121,6 +126,8 @@ class Connection(Pipe):
         """The password was checked: what was held is dealt with."""
         self.checking = False
         self.go_on(now)
+        if self.session is None:
+            self._count_kept()
 
     def go_on(self, now: float) -> None:
         """Deals with what was held, unless it has to wait on."""

@@ -21,10 +21,13 @@ from echomesh.mesh.connection import Connection
 from echomesh.mesh.cursors import Cursors
 from echomesh.mesh.delivery import Batches, Delivery, Share
 from echomesh.mesh.limits import Failures, Rate
+from echomesh.mesh.logins import LoginsInMemory
+from echomesh.mesh.open_stages import OpenStages
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.pipe import Pipe
-from echomesh.mesh.ports import AccessPort, LogPort, Pending, StatePort
+from echomesh.mesh.ports import AccessPort, Login, Logins, LogPort, Pending, StatePort
 from echomesh.mesh.session import Session
+from echomesh.mesh.strangers import Strangers
 from echomesh.mesh.subscriptions import Subscriptions
 from echomesh.mesh.topic_count import TopicCount
 from echomesh.mesh.ways import Ways
@@ -60,7 +63,8 @@ class MeshCore:
         options: MeshOptions,
         *,
         local_access: AccessPort | None = None,
-        credentials: Callable[[Server], tuple[str, str | None]] = lambda server: ("server", None),
+        credentials: Callable[[Server], Login] = lambda server: ("server", None),
+        logins: Logins | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
         self.log = log
@@ -71,8 +75,7 @@ class MeshCore:
         self.stopping = False
         self.counts = Counts()
         self.connections: dict[Connection, None] = {}
-        self.strangers: dict[Connection, None] = {}
-        """Those without a session yet, the oldest first."""
+        self.strangers = Strangers(options.strangers_bytes)
         self.sessions: dict[str, Session] = {}
         self.dirty: list[Pipe] = []
         """Connections with output, or that are to be closed."""
@@ -87,14 +90,15 @@ class MeshCore:
         self.listeners: list[Grown] = []
         """Called with environment and topic whenever a topic has new events to read."""
         self.cursors = Cursors(state)
-        self.ways = Ways(state)
+        self.ways = Ways(state, options.max_origins)
         self.batches = Batches(self)
-        self.topics = TopicCount(log, options.max_topics)
+        self.topics = TopicCount(log, self.cursors, options)
         self.subscriptions = Subscriptions(self)
+        self.stages = OpenStages(options.max_stages)
         self.guesses = Failures()
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
-        self.bridges = Bridging(self, credentials)
+        self.bridges = Bridging(self, credentials, logins or LoginsInMemory())
         self._checkpoint_at = 0.0
         self._access = access
         self._local_access = local_access
@@ -120,21 +124,18 @@ class MeshCore:
         When there are too many strangers, the one that has said nothing for longest makes room.
         """
         self.now = now
-        if len(self.connections) >= self.options.max_connections:
-            oldest = next((stranger for stranger in self.strangers if not stranger.checking), None)
-            if oldest is None:
-                return None
-            self.known(oldest)
-            oldest.abort()
+        if len(self.connections) >= self.options.max_connections and not self.strangers.make_room():
+            return None
         if self.stopping:
             return None
         connection = Connection(self, peer, now, local=local)
-        self.connections[connection] = self.strangers[connection] = None
+        self.connections[connection] = None
+        self.strangers.add(connection)
         return connection
 
     def known(self, connection: Connection) -> None:
         """The connection has a session, or will never have one."""
-        self.strangers.pop(connection, None)
+        self.strangers.forget(connection)
 
     def access_of(self, connection: Connection) -> AccessPort:
         """Who judges this connection: without an access file those of this machine may do everything."""
@@ -168,9 +169,7 @@ class MeshCore:
             self.sessions.pop(session.id, None)
             self.subscriptions.leave(session)
             self.bridges.left(session, now)
-            for writer in list(session.stages.values()):
-                self.log.beside(writer.abort)
-            session.stages.clear()
+            self.stages.end(session, self.log.beside)
 
     def forget(self, connection: Connection, now: float) -> None:
         """The connection is gone."""
@@ -271,12 +270,11 @@ class MeshCore:
         return min(next_look, self._timers[0][0]) if self._timers else next_look
 
     def _close_silent(self, now: float) -> float:
-        silence = 3 * self.options.heartbeat_s
+        hello_s = min(3 * self.options.heartbeat_s, self.options.stranger_s)
         for connection in self.connections:
             stranger = connection.session is None and not connection.closing
-            limit = min(silence, self.options.stranger_s) if stranger else silence
-            since = connection.since if stranger else connection.heard
-            if now - since > limit and not connection.checking:
+            late = now - connection.since > hello_s if stranger else connection.silent(now)
+            if late and not connection.checking:
                 connection.abort()
         return now + min(self.options.heartbeat_s, self.options.stranger_s) / 4
 

@@ -42,6 +42,8 @@ class Cursors:
 
     def __init__(self, state: StatePort) -> None:
         self._state = state
+        self.count = sum(1 for _ in state.items((CURSOR,)))
+        """Cursors of everybody in all topics."""
 
     # Filters
 
@@ -80,7 +82,10 @@ class Cursors:
 
     def set_cursor(self, environment: str, owner: Owner, topic: str, offset: int) -> None:
         """Puts the owner there, forward or back."""
-        self._state.put((CURSOR, environment, *owner, topic), _checked(offset))
+        key = (CURSOR, environment, *owner, topic)
+        new = self._state.get(key) is None
+        self._state.put(key, _checked(offset))
+        self.count += new
 
     def acknowledge(self, environment: str, owner: Owner, topic: str, offset: int) -> bool:
         """Everything before `offset` was dealt with; whether that is news. A cursor never goes back so."""
@@ -89,6 +94,7 @@ class Cursors:
         if known is not None and _number(key, known) >= offset:
             return False
         self._state.put(key, _checked(offset))
+        self.count += known is None
         return True
 
     def topics_of(self, environment: str, owner: Owner) -> dict[str, int]:
@@ -99,13 +105,16 @@ class Cursors:
 
     def forget(self, environment: str, owner: Owner, topic: str) -> None:
         """The owner has no place in the topic any more."""
-        self._state.delete((CURSOR, environment, *owner, topic))
+        key = (CURSOR, environment, *owner, topic)
+        self.count -= self._state.get(key) is not None
+        self._state.delete(key)
 
     def forget_owner(self, environment: str, owner: Owner) -> None:
         """Nothing of the owner is left: no filter, no cursor."""
         for kind in (SUBSCRIPTION, CURSOR):
             for key, _ in self._state.items((kind, environment, *owner)):
                 self._state.delete(key)
+                self.count -= kind == CURSOR
 
 
 def _checked(offset: int) -> int:

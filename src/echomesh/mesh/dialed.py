@@ -59,14 +59,15 @@ class Dialed(Pipe):
         """Deals with what came."""
         if self.closing:
             return
+        before = self.splitter.waiting
         try:
             for payload in self.splitter.feed(data):
-                self.heard = now
                 if not self.closing:
                     self._message(protocol.decode(payload), now)
             self.splitter.check()
         except BadMessage as error:
             self.fail(f"it does not speak EventMesh: {error}")
+        self.came(before, len(data), now)
 
     def _message(self, message: Message, now: float) -> None:
         if self.link is None:
@@ -101,8 +102,7 @@ class Dialed(Pipe):
 
     def heartbeat(self, now: float) -> None:
         """Says that we are there; a server that says nothing for long is lost."""
-        interval = self.core.options.heartbeat_s
-        if now - self.heard > 3 * interval:
+        if self.silent(now):
             self.why = self.why if self.closing else "it went silent"
             self.abort()
         else:

@@ -13,8 +13,10 @@ class MeshOptions:
 
     frame_bytes: int = MAX_FRAME
     stranger_bytes: int = STRANGER_FRAME  # of a frame, before HELLO succeeded
+    strangers_bytes: int = 64 << 20  # of what all those have sent who have not said HELLO
     stranger_s: float = 10.0  # to say HELLO
     heartbeat_s: float = 10.0  # three of these in silence end a connection
+    least_rate: int = 4 << 10  # bytes a second of a frame that takes longer than that
     credit_bytes: int = 1 << 20  # un-acknowledged, for each session
     batch_events: int = 128  # in one message, where the client does not say
     batch_bytes: int = 64 << 10
@@ -26,5 +28,8 @@ class MeshOptions:
     max_filters: int = 1_000  # of one session, and of one subscriber over all its sessions
     max_subscribers: int = 100_000  # clients and groups with subscriptions that are kept, for each environment
     max_topics: int = 20_000  # for each environment
+    max_cursors: int = 1_000_000  # places of subscribers in topics that are kept, for all together
+    max_stages: int = 1_024  # open at once, for all sessions together
+    max_origins: int = 1_000  # other servers whose events come over bridges
     urn: str = "localhost"  # what other servers call this one
     port: int = 4889

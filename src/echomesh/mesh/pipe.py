@@ -24,9 +24,11 @@ class Pipe:
         self.core = core
         self.peer = peer
         self.since = self.heard = now
+        self._frame_since = self._looked = now
+        self._unsent = 0
         self.splitter = Splitter(limit)
         self.wire: Any = None
-        """The shell's own: it has `flush` and `abort`."""
+        """The shell's own: it has `flush`, `abort` and `unsent`, the bytes that it took and could not send yet."""
         self.closing = False
         self.aborting = False
         self.closed = False
@@ -45,6 +47,32 @@ class Pipe:
     def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came."""
         raise NotImplementedError
+
+    def came(self, before: int, size: int, now: float) -> None:
+        """`size` bytes came and were dealt with; `before` bytes of a frame had been there."""
+        self.heard = now
+        if not before or self.splitter.waiting != before + size:
+            self._frame_since = now
+
+    def silent(self, now: float) -> bool:
+        """Whether nothing has moved for three heartbeats. To be asked several times in each.
+
+        Every byte that comes counts, but a frame that takes longer has to come at `least_rate` at least. While the
+        other end does not read all that it gets it is not read either: then what leaves counts, at the same rate.
+        """
+        options = self.core.options
+        patience, rate = 3 * options.heartbeat_s, options.least_rate
+        if self.blocked:
+            unsent = self.wire.unsent
+            moved = self._unsent - unsent >= rate * (now - self._looked) > 0
+            self._unsent, self._looked = unsent, now
+        else:
+            moved = self.paused
+        if moved:
+            self.heard = self._frame_since = now
+        taken = now - self._frame_since
+        slow = taken > patience and 0 < self.splitter.waiting < rate * taken
+        return slow or now - self.heard > patience
 
     def send(
         self,

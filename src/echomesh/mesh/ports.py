@@ -10,6 +10,7 @@ from typing import Protocol
 
 from echomesh.log.staging import Committed, StageWriter
 from echomesh.log.view import TopicName
+from echomesh.mesh.bodies import Server
 from echomesh.native.log_record import Records
 
 
@@ -125,6 +126,26 @@ class AccessPort(Protocol):
 
     def rights(self, client_id: str) -> Rights | None:
         """The rights that are in force now."""
+        ...
+
+
+Login = tuple[str, str | None]
+"""Who this server is at another one: a client id, and its password if it has one."""
+
+
+class Logins(Protocol):
+    """Where the logins of bridges are kept that were said with the bridge; nobody else may read them there."""
+
+    def get(self, server: Server) -> Login | None:
+        """The login of the bridge to this server, if it has one of its own."""
+        ...
+
+    def keep(self, server: Server, login: Login) -> None:
+        """The bridge has this login from now on: on disk, or `OSError`."""
+        ...
+
+    def forget(self, server: Server) -> None:
+        """There is no such bridge any more."""
         ...
 
 

@@ -17,7 +17,7 @@ from echomesh.mesh.core import MeshCore
 from echomesh.mesh.log_port import AsyncLogPort
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.pipe import Pipe
-from echomesh.mesh.ports import AccessPort, StatePort
+from echomesh.mesh.ports import AccessPort, Login, Logins, StatePort
 
 HIGH_WATER = 256 << 10
 DIAL_SECONDS = 5.0
@@ -37,7 +37,8 @@ class MeshServer:
         options: MeshOptions | None = None,
         *,
         local_access: AccessPort | None = None,
-        credentials: Callable[[Server], tuple[str, str | None]] = lambda server: ("server", None),
+        credentials: Callable[[Server], Login] = lambda server: ("server", None),
+        logins: Logins | None = None,
         bridge_tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -57,6 +58,7 @@ class MeshServer:
             options or MeshOptions(),
             local_access=local_access,
             credentials=credentials,
+            logins=logins,
         )
         self.core.on_output = self.flush_soon
         self.core.on_timer = self._tick_at
@@ -239,6 +241,11 @@ class _Wire(asyncio.Protocol):
         """Ends it without waiting."""
         if self.transport is not None:
             self.transport.abort()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the other end has no room for yet."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         if self.connection is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from echomesh.errors import StageMissing
 from echomesh.mesh import checks
@@ -16,8 +16,6 @@ from echomesh.mesh.refusal import MOST_NAME_BYTES, failed
 if TYPE_CHECKING:
     from echomesh.log.staging import StageWriter
     from echomesh.mesh.connection import Connection
-
-MOST_OPEN: Final = 64
 
 
 def stage(connection: Connection, message: Message, body: Stage, now: float) -> None:
@@ -38,10 +36,9 @@ def stage(connection: Connection, message: Message, body: Stage, now: float) -> 
         writer = session.stages.get(body.stage)
         if writer is None:
             raise failed(f"the session has no open stage {body.stage[:80]!r}")
-    elif len(session.stages) + session.beginning >= MOST_OPEN:
-        raise failed(f"a session has at most {MOST_OPEN} open stages: end some of them")
+    else:
+        core.stages.begin(session)
     begins = int(writer is None)
-    session.beginning += begins
 
     def work() -> Staged:
         into = writer or core.log.staging.stage(body.writer, body.epoch, body.run, body.part)
@@ -58,6 +55,7 @@ def stage(connection: Connection, message: Message, body: Stage, now: float) -> 
 
     def behind() -> None:
         session.beginning -= begins
+        core.stages.look(session)
 
     _later(connection, message, work, behind)
 

@@ -47,7 +47,9 @@ class Subscriptions:
         known = set(self.core.cursors.filters_of(environment, owner))
         self._check_room(session, owner, parsed, known)
         start = parse_start(start)
-        for topic, new in self._matched(environment, parsed, known).items():
+        matched = self._matched(environment, parsed, known)
+        self._check_cursors(environment, owner, matched)
+        for topic, new in matched.items():
             self._join(session, owner, topic, self._place(environment, owner, topic, start, new))
         for filter in parsed:
             self.core.cursors.subscribe(environment, owner, filter)
@@ -62,6 +64,17 @@ class Subscriptions:
         owners = self._owners.get(session.environment, set())
         if owner not in owners and len(owners) >= options.max_subscribers:
             raise failed(f"{len(owners)} clients and groups have subscriptions in {session.environment}: it is full")
+
+    def _check_cursors(self, environment: str, owner: Owner, topics: Iterable[str]) -> None:
+        cursors, most = self.core.cursors, self.core.options.max_cursors
+        if cursors.count + len(self._known) <= most:
+            return
+        new = sum(cursors.cursor(environment, owner, topic) is None for topic in topics)
+        if cursors.count + new > most:
+            raise failed(
+                f"{cursors.count} places of subscribers in topics are kept, and {new} more are too many: name fewer "
+                "topics, unsubscribe from others, or let the server have more (max_cursors)"
+            )
 
     def _matched(self, environment: str, filters: list[str], known: set[str]) -> dict[str, bool]:
         """The topics that these filters match, and for each whether it is matched by new ones alone."""

@@ -229,9 +229,16 @@ class Session:
 
     # Bridges
 
-    def add_bridge(self, server: str, *, topics: Sequence[str] | None = None) -> None:
+    def add_bridge(
+        self,
+        server: str,
+        *,
+        topics: Sequence[str] | None = None,
+        login: str | None = None,
+        password: str | None = None,
+    ) -> None:
         """Bridges this server to another one, for all topics or for some; needs the right `admin`."""
-        self._run(self._inner.add_bridge(server, topics=topics))
+        self._run(self._inner.add_bridge(server, topics=topics, login=login, password=password))
 
     def remove_bridge(self, server: str) -> None:
         """Ends a bridge; needs the right `admin`."""

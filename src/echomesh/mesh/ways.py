@@ -6,6 +6,7 @@ from typing import Final
 
 from echomesh.mesh.bodies import Server
 from echomesh.mesh.ports import StatePort
+from echomesh.mesh.refusal import failed
 from echomesh.native.log_record import Records
 
 MOST_HOPS: Final = 255  # servers on the way of an event
@@ -17,15 +18,21 @@ HERE: Final = b"\0" * 24
 class Ways:
     """Remembers, for each origin, the servers that its events last came through, the nearest last."""
 
-    def __init__(self, state: StatePort) -> None:
+    def __init__(self, state: StatePort, most: int) -> None:
         self._state = state
+        self._most = most
         self._ways: dict[bytes, list[Server]] = {}
         for key, value in state.items(("way",)):
             if isinstance(value, list):
                 self._ways[bytes.fromhex(key[1])] = [Server(urn, port) for urn, port in value]
 
     def came(self, origin: bytes, way: list[Server]) -> None:
-        """Events of this origin came on this way."""
+        """Events of this origin came on this way; they are refused when it would be one origin too many."""
+        if origin not in self._ways and len(self._ways) >= self._most:
+            raise failed(
+                f"events of {len(self._ways)} servers are here, and those of another one are not taken: let this "
+                "server have more (max_origins)"
+            )
         if self._ways.get(origin) != way:
             self._ways[origin] = way
             self._state.put(("way", origin.hex()), [[server.urn, server.port] for server in way])

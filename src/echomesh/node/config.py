@@ -12,7 +12,7 @@ from echomesh.log.options import LogOptions
 from echomesh.mesh.codes import PORT
 from echomesh.mesh.options import MeshOptions
 from echomesh.node.address import Address
-from echomesh.node.keys import address, count, file, flag, size, span, text, texts
+from echomesh.node.keys import BridgeLogin, address, count, file, flag, logins, size, span, text, texts
 
 ACCESS_FILE: Final = "access.toml"
 PASSWORD_VARIABLE: Final = "ECHOMESH_BRIDGE_PASSWORD"
@@ -88,6 +88,13 @@ class BridgesConfig:
         file("/etc/echomesh/bridge-password", empty=f"the variable {PASSWORD_VARIABLE}"),
         "A file whose first line is the password for that.",
     ] = None
+    logins: Annotated[
+        tuple[BridgeLogin, ...],
+        logins(),
+        "Other servers where it is somebody else, each with `client` and `password_file`: "
+        'logins = { "mesh-2.example:4889" = { client = "mesh-1", password_file = "secret" } }. '
+        "What `echomesh bridge add --as` said counts more.",
+    ] = ()
     tls: Annotated[
         bool,
         flag(),
@@ -173,6 +180,17 @@ class MeshConfig:
         span(0.1, 3600.0),
         "Who connects has so long to say who it is.",
     ] = _MESH.stranger_s
+    strangers_bytes: Annotated[
+        int,
+        size(1 << 16, 1 << 36),
+        "What all those have sent together who have not said yet who they are. Beyond it, those that began first are "
+        "cut off.",
+    ] = _MESH.strangers_bytes
+    least_rate: Annotated[
+        int,
+        size(1, 1 << 30),
+        "Bytes a second of a message that takes longer than three heartbeats to come; who is slower is cut off.",
+    ] = _MESH.least_rate
     max_connections: Annotated[
         int,
         count(1, 1_000_000),
@@ -188,11 +206,27 @@ class MeshConfig:
         count(1, 10_000_000),
         "Clients and groups whose subscriptions are kept, in each environment.",
     ] = _MESH.max_subscribers
+    max_cursors: Annotated[
+        int,
+        count(1, 100_000_000),
+        "Places of subscribers in topics, one for each topic that a client or group has subscribed to. At that number "
+        "new subscriptions and new topics are refused.",
+    ] = _MESH.max_cursors
     max_topics: Annotated[
         int,
         count(1, 10_000_000),
         "Topics in each environment; a publish to yet another one is refused.",
     ] = _MESH.max_topics
+    max_stages: Annotated[
+        int,
+        count(1, 100_000),
+        "Stages of bulk writers such as Spark that are open at once; each is an open file.",
+    ] = _MESH.max_stages
+    max_origins: Annotated[
+        int,
+        count(1, 1_000_000),
+        "Other servers whose events come over bridges, near and far; those of yet another one are refused.",
+    ] = _MESH.max_origins
     frame_bytes: Annotated[
         int,
         size(1 << 16, 1 << 30),
@@ -234,7 +268,9 @@ class MeshConfig:
         return MeshOptions(
             frame_bytes=self.frame_bytes,
             stranger_s=self.hello_within,
+            strangers_bytes=self.strangers_bytes,
             heartbeat_s=self.heartbeat,
+            least_rate=self.least_rate,
             credit_bytes=self.credit_bytes,
             batch_events=self.batch_events,
             batch_bytes=self.batch_bytes,
@@ -245,6 +281,9 @@ class MeshConfig:
             max_filters=self.max_filters,
             max_subscribers=self.max_subscribers,
             max_topics=self.max_topics,
+            max_cursors=self.max_cursors,
+            max_stages=self.max_stages,
+            max_origins=self.max_origins,
             urn=urn,
             port=port,
         )

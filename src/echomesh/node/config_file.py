@@ -6,13 +6,14 @@ import difflib
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_type_hints
 
 from echomesh.errors import BadConfig
 from echomesh.errors.general import short
 from echomesh.node.config import Config
-from echomesh.node.keys import Kind
+from echomesh.node.keys import BridgeLogin, Kind
 
 MAX_FILE_BYTES: Final = 1 << 20
 _WIDTH: Final = 100
@@ -89,7 +90,15 @@ def _value(kind: Kind, given: object, path: Path, place: str) -> Any:
         value = kind.value(given)
     except (ValueError, OverflowError, RuntimeError):
         raise BadConfig(f"{path}: {place} = {short(given)}: it takes {kind.sentence}", place) from None
-    return path.parent / value if isinstance(value, Path) else value
+    return _beside(path.parent, value)
+
+
+def _beside(directory: Path, value: Any) -> Any:
+    if isinstance(value, Path):
+        return directory / value
+    if isinstance(value, BridgeLogin) and value.password_file is not None:
+        return replace(value, password_file=directory / value.password_file)
+    return tuple(_beside(directory, each) for each in value) if type(value) is tuple else value
 
 
 def _hint(name: str, known: dict[str, Key | type[Any]], before: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from echomesh.mesh.codes import PORT
 from echomesh.node.address import EXAMPLES, Address
 
 _SIZES: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -81,6 +82,42 @@ def texts(example: str) -> Kind:
         return tuple(map(_text, value))
 
     return Kind(f"a list of texts such as [{json.dumps(example)}]", read, lambda value: json.dumps(list(value)))
+
+
+@dataclass(frozen=True)
+class BridgeLogin:
+    """Who this server is at another one."""
+
+    server: Address
+    client: str
+    password_file: Path | None = None
+
+    def toml(self) -> str:
+        """The entry, as it is written."""
+        file = "" if self.password_file is None else f", password_file = {json.dumps(str(self.password_file))}"
+        return f"{json.dumps(str(self.server))} = {{ client = {json.dumps(self.client)}{file} }}"
+
+
+def logins() -> Kind:
+    """Logins by the address of a server."""
+
+    def read(value: object) -> tuple[BridgeLogin, ...]:
+        if not isinstance(value, dict):
+            raise ValueError("no table")
+        return tuple(_login(server, entry) for server, entry in value.items())
+
+    def show(found: tuple[BridgeLogin, ...]) -> str:
+        return f"{{ {', '.join(login.toml() for login in found)} }}" if found else "{}"
+
+    takes = 'a table such as { "mesh-2.example:4889" = { client = "mesh-1", password_file = "secret" } }'
+    return Kind(takes, read, show)
+
+
+def _login(server: str, entry: object) -> BridgeLogin:
+    if not isinstance(entry, dict) or not {"client"} <= entry.keys() <= {"client", "password_file"}:
+        raise ValueError("no login")
+    file = Path(_text(entry["password_file"])).expanduser() if "password_file" in entry else None
+    return BridgeLogin(Address.parse(server, PORT), _text(entry["client"]), file)
 
 
 def flag() -> Kind:

@@ -23,8 +23,8 @@ from echomesh.mesh.server import MeshServer
 from echomesh.mesh.state import FILE_NAME, StateFile
 from echomesh.mesh.verifying import AsyncAccess
 from echomesh.node.address import Address
-from echomesh.node.config import PASSWORD_VARIABLE, Config
-from echomesh.node.secrets import password_from
+from echomesh.node.config import Config
+from echomesh.node.logins import LOGINS_FILE, KeptLogins, configured
 from echomesh.node.tls import bridge_context, server_context
 from echomesh.node.watch import Watch
 
@@ -66,7 +66,7 @@ class Node:
         config = self.config
         tls = server_context(config.tls)
         bridge_tls = bridge_context(config.bridges, config.tls)
-        password = password_from(config.bridges.password_file, PASSWORD_VARIABLE, "bridges.password_file")
+        credentials = configured(config.bridges)
         access, local_access = self._open_access()
         self.log = await self._open_log()
         self.state = self._open_state()
@@ -76,7 +76,8 @@ class Node:
             self.state,
             config.mesh.options(config.urn, config.bridges.port or config.listen.port),
             local_access=local_access,
-            credentials=lambda server: (config.bridges.client, password),
+            credentials=credentials,
+            logins=KeptLogins(self.directory / LOGINS_FILE),
             bridge_tls=bridge_tls,
         )
         self._serving = True
