@@ -10,6 +10,8 @@ PYTHON ?=
 NATIVE  := $(shell find src/echomesh/native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 CHECKED := src tests tools $(wildcard bench) $(wildcard examples)
 ARGS    ?=
+# Two processes share the tests, by files; those of Spark are one file for that. WORKERS=0: one, as a debugger wants it.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -26,7 +28,7 @@ install: $(STAMPS)/all $(STAMPS)/native ## the whole environment in .venv, every
 	@echo "Ready: . $(VENV)/bin/activate"
 
 test: checks ## ruff, mypy and pytest, with small counts (ARGS="-k name" goes to pytest)
-	@tools/step pytest $(PY) -m pytest $(ARGS)
+	@tools/step pytest $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-full: export ECHOMESH_TEST_FULL = 1
 test-full: test ## the same tests with the full counts

@@ -15,6 +15,8 @@ from hypothesis import settings
 
 from tests.support import counts
 
+SPARK = Path(__file__).parent / "spark"
+
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=False, print_blob=True)
 settings.register_profile("full", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("full" if counts.FULL else "quick")
@@ -24,6 +26,14 @@ def pytest_report_header() -> str:
     if counts.FULL:
         return "counts: full"
     return "counts: quick (make test-full, or ECHOMESH_TEST_FULL=1, for the full ones)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file stay together, and so do those of Spark, which take longest and come first."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(SPARK.name if SPARK in item.path.parents else str(item.path)))
+    items.sort(key=lambda item: SPARK not in item.path.parents)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
