@@ -132,7 +132,7 @@ cdef class Commits(Pushes):
         # they do; when it is quicker, two half-full frames, one filling while the other is committed, get more done.
         cdef int64_t coming = self.answered, wait_ns = TURN_NS
         cdef timespec until
-        cdef bint overlap = self.sync_ns < self.turn_ns * (coming + self.filling.count)
+        cdef bint overlap = self.push_ns < self.turn_ns * (coming + self.filling.count)
         if overlap:
             wait_ns = min(max(self.push_ns, LEAST_TURN_NS), TURN_NS)
         # While the loop is at those of the commit before, more come into this frame at every moment.

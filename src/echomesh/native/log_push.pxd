@@ -7,7 +7,7 @@ from echomesh.native.log_maps cimport Maps
 
 cdef class Pushes(Journal):
     cdef bint quiet                 # the event loop itself commits, and needs no word of it
-    cdef int64_t push_ns, sync_ns   # how long a commit takes, and the sync in it
+    cdef int64_t push_ns            # how long a commit takes
     cdef int64_t answered           # appends that were committed since the thread of `run` last slept
     cdef Maps maps
 

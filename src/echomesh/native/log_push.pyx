@@ -15,11 +15,6 @@ cdef enum:
     MANY = 8                    # writes of a frame, from which on its segments are written through maps
 
 
-cdef int64_t smooth(int64_t before, int64_t now) noexcept nogil:
-    # One that took far longer than usual says little about the next.
-    return before + (min(now, 2 * before) - before) // 8 if before else now
-
-
 cdef class Pushes(Journal):
     """Takes the frame that was filled, and gets it on disk. Only the leader may."""
 
@@ -41,7 +36,7 @@ cdef class Pushes(Journal):
         cdef frame_t *f = self.busy
         cdef int failed
         cdef bint mapped = self.direct and f.write_count >= MANY
-        cdef int64_t took, began = em_now_ns(), written = began
+        cdef int64_t took, began = em_now_ns()
         f.number = self.last_number + 1
         failed = self.write_segments(f, mapped)
         if not failed and f.apart_bytes:
@@ -51,12 +46,11 @@ cdef class Pushes(Journal):
             if not failed and mapped:
                 failed = self.copy_to_segments(f)
             if not failed:
-                written = em_now_ns()
                 failed = self.sync(self.fd)
         if not failed:
-            took = em_now_ns()
-            self.push_ns = smooth(self.push_ns, took - began)
-            self.sync_ns = smooth(self.sync_ns, took - written)
+            # One that took far longer than usual says little about the next.
+            took = em_now_ns() - began
+            self.push_ns += (min(took, 2 * self.push_ns) - self.push_ns) // 8 if self.push_ns else took
             self.settle(f)
         return failed
 
