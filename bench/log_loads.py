@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from itertools import count as counted
 from itertools import cycle
 
 import uvloop
@@ -20,15 +21,13 @@ _PACE_SECONDS = 0.005
 
 def fill(ready: Ready, directory: str, topic: str, size: int, most: int, seconds: float) -> int:
     """Appends `most` events, or as many as there is time for; how many there are."""
-    make = encoded(size)
+    batches = together(size, _FILL_TOGETHER)
     ready()
     end = time.perf_counter() + seconds
     number = 0
     with TopicLog(directory, LogOptions(duplicate_bytes=0)) as log:
         while number < most and time.perf_counter() < end:
-            count = min(_FILL_TOGETHER, most - number)
-            log.append_many(topic, [make(i) for i in range(number, number + count)])
-            number += count
+            number += len(log.append_many(topic, next(batches)[: most - number]))
     return number
 
 
@@ -45,32 +44,28 @@ async def _in_flight(ready: Ready, directory: str, seconds: float, size: int, wi
         return await _steady(log, topics, seconds, together(size, window // 2))
 
 
-def together(size: int, count: int) -> Callable[[int], list[bytes]]:
-    """Makes `count` events of `size` bytes at once, all different, far cheaper than one by one: making them is not
+def together(size: int, count: int) -> Iterator[list[bytes]]:
+    """Events of `size` bytes, all different, `count` at once. That is far cheaper than one by one: making them is not
     what is measured.
     """
     head, tail = halves(size)
     lasts = [b"%04x%b" % (number, tail) for number in range(count)]
-
-    def make(turn: int) -> list[bytes]:
+    for turn in counted():
         first = b"%b%012x" % (head, turn)
-        return [first + last for last in lasts]
-
-    return make
+        yield [first + last for last in lasts]
 
 
-async def _steady(log: AsyncTopicLog, topics: list[str], seconds: float, make: Callable[[int], list[bytes]]) -> float:
+async def _steady(log: AsyncTopicLog, topics: list[str], seconds: float, batches: Iterator[list[bytes]]) -> float:
     """Keeps appends in flight, in two halves: one can be encoded while the other is synced.
 
     Nothing hangs on each future but its result: a callback on each costs the loop more than the append.
     """
     append, clock, names = log.append, time.perf_counter, cycle(topics)
-    turn = count = 0
+    count = 0
     before: list[asyncio.Future[int]] = []
     start = clock()
     while clock() < start + seconds:
-        futures = [append(name, event) for event, name in zip(make(turn), names, strict=False)]
-        turn += 1
+        futures = [append(name, event) for event, name in zip(next(batches), names, strict=False)]
         count += len(futures)
         await _answered(before)
         before = futures
@@ -103,7 +98,7 @@ def one_at_a_time(ready: Ready, directory: str, seconds: float, size: int) -> fl
 def large_and_empty(
     ready: Ready, directory: str, large: str, seconds: float, size: int, window: int, turns: int
 ) -> list[tuple[float, float]]:
-    """Appends a second to a topic that has much, and to one that has nothing yet, in turns."""
+    """Appends a second to a topic that has much, and to one that has next to nothing yet, in turns."""
     return uvloop.run(_large_and_empty(ready, directory, large, seconds, size, window, turns))
 
 
@@ -111,15 +106,16 @@ async def _large_and_empty(
     ready: Ready, directory: str, large: str, seconds: float, size: int, window: int, turns: int
 ) -> list[tuple[float, float]]:
     found = []
-    async with AsyncTopicLog(directory, LogOptions(duplicate_bytes=0)) as log:
+    batches = together(size, window // 2)
+    async with AsyncTopicLog(directory) as log:
+        await log.append(large, b"first")  # loads what is known of its last events
         ready()
-        make = together(size, window // 2)
         for turn in range(turns):
             rates = {}
             empty = f"empty/{turn}"
-            await log.create(empty)
+            await log.append(empty, b"first")
             for topic in (large, empty) if turn % 2 else (empty, large):
-                rates[topic] = await _steady(log, [topic], seconds, make)
+                rates[topic] = await _steady(log, [topic], seconds, batches)
             found.append((rates[large], rates[empty]))
     return found
 

@@ -38,6 +38,10 @@ def test_events_have_the_size_that_was_asked_for_and_ids_of_their_own() -> None:
         make = encoded(size)
         assert len(make(7)) == size
         assert Event.decode(make(7)).id == "0" * 15 + "7"
+        batches = log_loads.together(size, 3)
+        made = [*next(batches), *next(batches)]
+        assert {len(event) for event in made} == {size}
+        assert [int(Event.decode(event).id, 16) for event in made] == [0, 1, 2, 1 << 16, 1 + (1 << 16), 2 + (1 << 16)]
 
 
 def test_the_bare_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
@@ -56,7 +60,7 @@ def test_appends_in_flight_are_all_in_the_log(tmp_path: Path, topics: int) -> No
     found = [events(tmp_path, f"topic/{i}")[1:] for i in range(topics)]
     ids = sorted(Event.decode(event).id for each in found for event in each)
     assert len(ids) >= 64
-    assert ids == [f"{i:016x}" for i in range(len(ids))]
+    assert ids == [f"{turn:012x}{number:04x}" for turn in range(len(ids) // 32) for number in range(32)]
 
 
 def test_appends_one_at_a_time_are_all_in_the_log(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ class ActiveTopic(Topic):
         self.directory = log.paths.topic(end.number, end.level, log.log_id)
         self.windowed = False
         self.named = True  # whether the segment's name is on disk
+        self.resumed = end.base if end.position else -1  # the segment that an earlier writer had begun
         self.place(end.base, end.position, end.next_offset, end.last_time)
 
     @property

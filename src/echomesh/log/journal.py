@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from echomesh.log.storage import Storage
+from echomesh.native.log_journal import write_zeros
 
 SMALLEST_BYTES: Final = 1 << 20
 LARGEST_BYTES: Final = 16 << 20
 FREE_FILES: Final = 8
 FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT)
-_ZEROS: Final = bytes(4 << 20)
 
 
 @dataclass
@@ -77,10 +77,11 @@ class JournalFiles:
         handle = self.storage.open(path, create=True)
         try:
             self.storage.allocate(handle, size)
-            # Written once, so that a commit never has to wait for the file system to note new blocks. A sync for each
-            # piece: commits into the file before this one go on between them.
-            for position in range(0, size, len(_ZEROS)):
-                self.storage.pwrite(handle, _ZEROS[: size - position], position)
+            # Written once, so that a commit never has to wait for the file system to note new blocks.
+            if self.storage.direct:
+                write_zeros(handle, size)
+            else:
+                self.storage.pwrite(handle, bytes(size), 0)
                 self.storage.fdatasync(handle)
             self.storage.sync_directory(self.directory)
         except OSError:

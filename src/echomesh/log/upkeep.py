@@ -82,8 +82,8 @@ class Upkeep:
 
     def _steps(self) -> Iterator[None]:
         for topic in list(self.log.numbered):
-            # Without a segment there is nothing to do, and most topics of ten thousand have one that is quiet.
-            if topic.done[1] == 0 and topic.earliest >= topic.done[0]:
+            # Most topics of ten thousand have nothing that is full.
+            if topic.earliest >= topic.done[0] and not self._resumed(topic):
                 continue
             try:
                 yield from self._care_for(topic)
@@ -111,11 +111,15 @@ class Upkeep:
                 self._mend(topic, base, found)
                 checked.add(base)
                 yield
-        if topic.number not in self.opened and active in found.firsts:
+        if self._resumed(topic) and active in found.firsts:
             self.opened.add(topic.number)
             self._mend(topic, active, found)
         yield
         yield from self.conversions.steps(topic, found)
+
+    def _resumed(self, topic: ActiveTopic) -> bool:
+        # Whether an earlier writer began the last segment. Entries of one's own are in memory until they are written.
+        return topic.resumed == topic.done[0] and topic.number not in self.opened
 
     def _mend(self, topic: ActiveTopic, base: int, found: Segments) -> None:
         index = index_of(self.log, topic, base)

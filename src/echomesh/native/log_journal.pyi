@@ -1,5 +1,7 @@
 from echomesh.native.log_fill import Filling
 
+def write_zeros(fd: int, size: int) -> None: ...
+
 class Journal(Filling):
     """Writes frames to the journal file in use, one behind the other."""
 

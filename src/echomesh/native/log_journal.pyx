@@ -1,5 +1,7 @@
 """The journal file that commits go to, and the next one that stands ready."""
 
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport EINTR, errno as c_errno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
@@ -7,6 +9,36 @@ from echomesh.native.log_fill cimport (
     NEEDS_JOURNAL, Filling, pthread_cond_signal, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from echomesh.native.log_frame cimport SECTOR, frame_seal, frame_t
+
+cdef extern from "<unistd.h>" nogil:
+    int c_fdatasync "fdatasync"(int fd)
+    ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, int64_t position)
+
+cdef enum:
+    # The kernel keeps the file in pieces as large as the writes were. Each later write costs work for all of its piece, so
+    # these are no larger than an ordinary commit.
+    PIECE = 64 << 10
+    SYNC_EVERY = 4 << 20
+
+cdef char zeros[PIECE]       # never written to
+
+
+def write_zeros(int fd, int64_t size) -> None:
+    """Writes and syncs so many zeros, without the GIL. A sync now and then: others who sync go on between them."""
+    cdef int64_t at = 0, synced = 0
+    cdef ssize_t done = 0
+    with nogil:
+        while at < size and done >= 0:
+            done = c_pwrite(fd, zeros, min(<int64_t>PIECE, size - at), at)
+            if done < 0 and c_errno == EINTR:
+                done = 0
+            if done > 0:
+                at += done
+                if at - synced >= SYNC_EVERY or at == size:
+                    synced = at
+                    done = c_fdatasync(fd)
+    if done < 0:
+        PyErr_SetFromErrno(OSError)
 
 
 cdef class Journal(Filling):
