@@ -49,6 +49,7 @@ EchomeshError
     ├── SessionEnded                 the session was closed
     ├── SessionBusy                  too many publishes are in flight; await some of them
     ├── TakenOver                    a newer session of the same client has the topics now
+    ├── WrongEventLoop (RuntimeError) a session is used from another event loop
     ├── MeshTimeout (TimeoutError)   no answer in time
     ├── RequestFailed                the server refused, and one kind for each of the protocol's errors:
     │   ├── NoActiveSession, NotAuthorized, NoBridgeServer, InvalidUrl, InvalidClient, InvalidSeq,
@@ -134,6 +135,7 @@ from echomesh.errors.mesh import (
     UnauthorizedPublish,
     UnauthorizedSubscribe,
     UnknownBridge,
+    WrongEventLoop,
 )
 
 __all__ = [
@@ -205,4 +207,5 @@ __all__ = [
     "UnknownTopic",
     "UsageError",
     "ViewKept",
+    "WrongEventLoop",
 ]
