@@ -271,7 +271,9 @@ async def test_a_bridge_waits_until_a_server_on_any_free_port_knows_where_it_is_
             for _ in range(100):  # turns of the event loop, in which a bridge could dial
                 await asyncio.sleep(0)
             server.core.tick(asyncio.get_running_loop().time())
-            dialed.extend(bool(bridge.dialing or bridge.dialed) for bridge in server.core.bridges.bridges.values())
+            dialed.extend(
+                bool(bridge.dialing or bridge.dialed or bridge.why) for bridge in server.core.bridges.bridges.values()
+            )
             return await listen(server, *args)
 
         with pytest.MonkeyPatch.context() as patch:
