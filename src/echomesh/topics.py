@@ -361,6 +361,8 @@ def _parse(name: str, what: str) -> str:
     parsed = name[1:] if name.startswith("/") else name
     if not parsed:
         raise BadTopic(name, "it is empty", what)
+    if "\0" in parsed:
+        raise BadTopic(name, "it has a NUL character, which ends a name in many programs; leave it out", what)
     if "//" in parsed or parsed[0] == "/" or parsed[-1] == "/":
         raise BadTopic(name, "it has an empty segment; write one '/' between segments and none at the end", what)
     try:

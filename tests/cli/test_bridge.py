@@ -10,9 +10,18 @@ import pytest
 
 from echomesh import Event
 from echomesh.mesh.client import session
+from echomesh.mesh.passwords import PasswordHash
 from tests.cli.conftest import Mesh
 from tests.cli.quick import Quick
 from tests.cli.server_support import ServerProcess
+
+SERVER = """
+[clients.mesh-1]
+environments = ["TST"]
+publish = ["**"]
+subscribe = ["**"]
+server = true
+"""
 
 
 def says(quick: Quick, *arguments: str) -> str:
@@ -47,6 +56,28 @@ def test_a_bridge_is_made_listed_and_removed(mesh: Mesh, quick: Quick, shm_dir: 
         )
         gone = quick("bridge", "rm", there.address)
         assert (gone.returncode, gone.stderr) == (1, "error: there is no such bridge\n")
+
+
+def test_a_bridge_with_a_login_of_its_own_takes_the_password_from_a_file_or_a_variable_and_never_shows_it(
+    mesh: Mesh, quick: Quick, shm_dir: Path
+) -> None:
+    access, secret = shm_dir / "access.toml", shm_dir / "secret"
+    for path, text in ((access, f'{SERVER}password = "{PasswordHash.of("tulip").text}"\n'), (secret, "tulip\n")):
+        path.touch(0o600)
+        path.write_text(text)
+    with (
+        ServerProcess(mesh.environment, shm_dir / "a") as here,
+        ServerProcess(mesh.environment, shm_dir / "b", "--access", str(access)) as there,
+    ):
+        mesh.environment["ECHOMESH_SERVER"] = here.address
+        assert "NOT_AUTHORIZED" in quick("bridge", "add", there.address, "--as", "mesh-1").stderr
+        alone = quick("bridge", "add", there.address, "--as-password-file", str(secret))
+        assert (alone.returncode, alone.stderr.count("needs --as")) == (2, 1)
+        says(quick, "bridge", "add", there.address, "--as", "mesh-1", "--as-password-file", str(secret))
+        says(quick, "bridge", "rm", there.address)
+        mesh.environment["ECHOMESH_BRIDGE_PASSWORD"] = "tulip"
+        says(quick, "bridge", "add", there.address, "--as", "mesh-1")
+        assert "tulip" not in says(quick, "bridge", "ls", "--json") + here.log + there.log
 
 
 @pytest.mark.fault

@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(p for p in files(ROOT / "d
 
 def run(page: Path, config: Path) -> subprocess.CompletedProcess[str]:
     """Run the examples of one page as a reader on a fresh machine would."""
-    environment = {**os.environ, "ECHOMESH_DIR": str(config / "mesh"), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "ECHOMESH_DIR": str(config / "mesh"), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-W", "error", "-m", "tests.support.markdown", str(page)]
     return subprocess.run(
         command, cwd=config, env=environment, capture_output=True, text=True, timeout=100, check=False

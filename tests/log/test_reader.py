@@ -6,15 +6,19 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from echomesh.log import LogReader, TopicLog
+from echomesh.errors import UnknownTopic
+from echomesh.log import LogReader, TopicLog, catalogue
 from echomesh.log import reader as reader_module
 from echomesh.log.storage import RealStorage
+from echomesh.log.view import LiveView
 from echomesh.native.log_water import Watermarks
 from tests.log.support import crash, events_of, small, stored
+from tests.support.counts import count
 from tests.support.repository import ROOT
 
 
@@ -169,3 +173,42 @@ def test_what_a_killed_writer_had_on_disk_and_not_shown_yet_reaches_a_reader_tha
             Watermarks.open(reader.paths.water).set_high(topic.number, 1)
             assert topic.wait(1, 30)
             assert topic.read(1).events() == [b"2"]
+
+
+def test_a_reader_reads_each_entry_of_the_catalogue_once_however_many_topics_are_born(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    decode: Callable[[bytes], catalogue.Entry] = catalogue._decode
+
+    def counted(entry: bytes) -> catalogue.Entry:
+        decoded.append(entry)
+        return decode(entry)
+
+    monkeypatch.setattr(catalogue, "_decode", counted)
+    number = count(100, 1000)
+    with TopicLog(tmp_path, small()) as log, LogReader(tmp_path) as reader:
+        for at in range(number):
+            log.append(f"t/{at}", b"x")
+            assert reader.topic(f"t/{at}").number == reader.topics()[-1].number
+        assert len(reader.topics()) == number
+        assert len(decoded) == number
+        with pytest.raises(UnknownTopic):
+            reader.topic(f"t/{number}")
+    with LogReader(tmp_path) as reader:
+        assert events_of(reader.topic("t/7")) == [b"x"]
+
+
+def test_a_reader_whose_place_in_the_catalogue_belongs_to_an_older_one_begins_anew(tmp_path: Path) -> None:
+    with TopicLog(tmp_path, small()) as log, LogReader(tmp_path) as reader:
+        log.append("a/long/name/that/the/other/one/has/not", b"x")
+        assert [found.name for found in reader.topics()] == ["a/long/name/that/the/other/one/has/not"]
+        view = reader.view
+        assert isinstance(view, LiveView)
+        catalogue.start(reader.paths.catalogue)
+        for number, name in enumerate(("b", "c" * 100, "d" * 100)):
+            catalogue.add(reader.paths.catalogue, number, "TST", name, "sync")
+        assert log.core.topics  # the writer of the view still says how many there are
+        log.append("e", b"x")
+        assert [found.name for found in view.topics()] == ["b", "c" * 100]
+        assert view.find("TST", "a/long/name/that/the/other/one/has/not") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 
 from echomesh.events import Event
 from echomesh.log import LogReader
+from echomesh.mesh import http_publish
 from tests.events.samples import events as any_events
 from tests.mesh.http_support import BATCHED, STRUCTURED, Web, an_event, some_events
 from tests.support.counts import count
@@ -236,3 +238,25 @@ def test_curl_subscribes(web: Web) -> None:
         web.publish("orders/paid", an_event("new"))
         assert Event.from_json(next(lines)).id == "enew"
         curl.kill()
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["structured", "batched"])
+def test_a_large_body_is_looked_at_beside_the_event_loop(
+    web: Web, monkeypatch: pytest.MonkeyPatch, batched: bool
+) -> None:
+    threads: list[str] = []
+    parse = http_publish.parse
+
+    def watched(*args: Any) -> list[bytes]:
+        threads.append(threading.current_thread().name.rpartition("_")[0])
+        return parse(*args)
+
+    monkeypatch.setattr(http_publish, "parse", watched)
+    for size in (10, 1 << 20):
+        event = {"specversion": "1.0", "id": str(size), "source": "/s", "type": "t", "data": "x" * size}
+        body = json.dumps([event] if batched else event).encode()
+        assert web.ask("POST", "/topics/orders", body, BATCHED if batched else STRUCTURED).status == 200
+    assert threads[0] != "echomesh-http-bodies"
+    assert threads[1] == "echomesh-http-bodies"
+    wrong = b"[" + b'{"specversion":"1.0"},' * 100_000 + b"]"
+    assert web.ask("POST", "/topics/orders", wrong, BATCHED if batched else STRUCTURED).problem[0] == 400

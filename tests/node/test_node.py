@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -28,6 +29,7 @@ from echomesh.errors import (
 )
 from echomesh.log import LogReader
 from echomesh.mesh.client import Session, session
+from echomesh.mesh.server import MeshServer
 from echomesh.node.address import Address
 from echomesh.node.config import Config, HttpConfig, TlsConfig
 from echomesh.node.node import Node
@@ -255,6 +257,32 @@ async def test_a_bridge_is_told_in_the_log_when_it_comes_and_goes(
             await mesh.add_bridge(str(there.addresses[0]))
             await until(lambda: f"bridge to={there.addresses[0]} state=up" in caplog.text)
         await until(lambda: f"bridge to={there.addresses[0]} state=down" in caplog.text)
+
+
+async def test_a_bridge_waits_until_a_server_on_any_free_port_knows_where_it_is_reached(configure: Configure) -> None:
+    async with Node(configure("b")) as there:
+        async with Node(configure("a")) as here, client(here) as mesh:
+            await mesh.add_bridge(str(there.addresses[0]))
+        here = Node(configure("a"))
+        listen = MeshServer.listen
+        dialed: list[bool] = []
+
+        async def slow(server: MeshServer, *args: Any) -> Any:
+            for _ in range(100):  # turns of the event loop, in which a bridge could dial
+                await asyncio.sleep(0)
+            server.core.tick(asyncio.get_running_loop().time())
+            dialed.extend(
+                bool(bridge.dialing or bridge.dialed or bridge.why) for bridge in server.core.bridges.bridges.values()
+            )
+            return await listen(server, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MeshServer, "listen", slow)
+            await here.start()
+        assert dialed == [False], "there is a bridge, and it waits"
+        links = there.server.core.bridges.links
+        await until(lambda: [link.peer.port for link in links] == [here.addresses[0].port])
+        await here.close()
 
 
 async def test_nothing_secret_is_logged(

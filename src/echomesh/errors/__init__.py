@@ -51,6 +51,7 @@ EchomeshError
     ├── SessionEnded                 the session was closed
     ├── SessionBusy                  too many publishes are in flight; await some of them
     ├── TakenOver                    a newer session of the same client has the topics now
+    ├── WrongEventLoop (RuntimeError) a session is used from another event loop
     ├── MeshTimeout (TimeoutError)   no answer in time
     ├── RequestFailed                the server refused, and one kind for each of the protocol's errors:
     │   ├── NoActiveSession, NotAuthorized, NoBridgeServer, InvalidUrl, InvalidClient, InvalidSeq,
@@ -136,6 +137,7 @@ from echomesh.errors.mesh import (
     UnauthorizedPublish,
     UnauthorizedSubscribe,
     UnknownBridge,
+    WrongEventLoop,
 )
 from echomesh.errors.spark import BadOption, DataLoss
 
@@ -210,4 +212,5 @@ __all__ = [
     "UnknownTopic",
     "UsageError",
     "ViewKept",
+    "WrongEventLoop",
 ]

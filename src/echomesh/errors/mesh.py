@@ -62,6 +62,16 @@ class TakenOver(MeshError):
         )
 
 
+class WrongEventLoop(MeshError, RuntimeError):
+    """A session is used from another event loop or thread than the one that it began in."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this session belongs to another event loop: make a session in each event loop, or use "
+            "echomesh.sync.session, which is for any number of threads"
+        )
+
+
 class MeshTimeout(MeshError, TimeoutError):
     """The server did not answer in time; it may still do what was asked."""
 

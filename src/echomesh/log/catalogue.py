@@ -45,9 +45,11 @@ def cut(path: str, start: int) -> None:
     os.truncate(path, start)
 
 
-def read(path: str, count: int) -> list[Entry]:
-    """The first `count` topics."""
-    data = Path(path).read_bytes()
+def read(path: str, count: int, start: int = 0) -> tuple[list[Entry], int]:
+    """Up to `count` topics from a place in the file on, and the place behind them."""
+    with Path(path).open("rb") as file:
+        file.seek(start)
+        data = file.read()
     found: list[Entry] = []
     at = 0
     while at + 4 <= len(data) and len(found) < count:
@@ -59,4 +61,4 @@ def read(path: str, count: int) -> list[Entry]:
         except msgspec.MsgspecError as error:
             raise LogDamaged(path, str(error)) from None
         at += 4 + size
-    return found
+    return found, start + at

@@ -87,10 +87,10 @@ class LogReader(Closing):
     def topic(self, name: str, *, environment: str = ENVIRONMENT) -> TopicReader:
         """A reader of one topic; `UnknownTopic` when there is none."""
         name = parse_topic(name)
-        for found in self.topics():
-            if found.name == name and found.environment == environment:
-                return TopicReader(self, found)
-        raise UnknownTopic(name, environment)
+        found = self.current().find(environment, name)
+        if found is None:
+            raise UnknownTopic(name, environment)
+        return TopicReader(self, found)
 
     def wait(self, number: int, offset: int, timeout: float) -> bool:
         """Sleeps until the topic has an event at `offset`, or the time is over."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -42,6 +43,9 @@ class View(Protocol):
     def topics(self) -> list[TopicName]:
         """All of them, by number."""
 
+    def find(self, environment: str, name: str) -> TopicName | None:
+        """The topic of this name; None when there is none."""
+
     def high(self, number: int) -> int:
         """The first offset that can't be read yet."""
 
@@ -67,12 +71,33 @@ class LiveView:
         self.paths = paths
         self.water = water
         self.known: list[TopicName] = []
+        self._behind = 0  # in the catalogue, of those that are known
+        self._found: dict[tuple[str, str], TopicName] = {}
 
     def topics(self) -> list[TopicName]:
         count = self.water.topics
         if len(self.known) < count:
-            self.known = [TopicName(*entry) for entry in catalogue.read(self.paths.catalogue, count)]
+            new = self._read(count - len(self.known))
+            if len(new) < count - len(self.known) and self._behind:
+                # A new writer may have begun another one, which this place does not belong to.
+                self.known, self._behind, self._found = [], 0, {}
+                new = self._read(count)
+            self.known = self.known + new
+            self._found.update(((found.environment, found.name), found) for found in new)
         return self.known
+
+    def _read(self, count: int) -> list[TopicName]:
+        try:
+            found, self._behind = catalogue.read(self.paths.catalogue, count, self._behind)
+        except LogDamaged:
+            if not self._behind:
+                raise
+            return []
+        return [TopicName(*entry) for entry in found]
+
+    def find(self, environment: str, name: str) -> TopicName | None:
+        self.topics()
+        return self._found.get((environment, name))
 
     def high(self, number: int) -> int:
         return self.water.high(number)
@@ -101,6 +126,13 @@ class StillView:
 
     def topics(self) -> list[TopicName]:
         return self.names
+
+    def find(self, environment: str, name: str) -> TopicName | None:
+        return self._by_name.get((environment, name))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], TopicName]:
+        return {(found.environment, found.name): found for found in self.names}
 
     def high(self, number: int) -> int:
         return self.ends[number].next_offset

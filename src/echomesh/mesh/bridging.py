@@ -308,8 +308,10 @@ class Bridging:
 
     def tick(self, now: float) -> None:
         """Dials what is due, and says that we are there."""
-        for bridge in self.bridges.values():
-            if bridge.dialed is None and not bridge.dialing and not self.core.stopping and now >= bridge.due:
+        # Before it is known where this server listens, it could not say where it is reached.
+        may_dial = self.core.options.port and not self.core.stopping
+        for bridge in self.bridges.values() if may_dial else ():
+            if bridge.dialed is None and not bridge.dialing and now >= bridge.due:
                 self._dial(bridge)
         if now - self._heartbeat >= self.core.options.heartbeat_s:
             self._heartbeat = now

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
-from echomesh.errors import MeshError, SessionEnded
+from echomesh.errors import MeshError, MeshTimeout, SessionEnded, WrongEventLoop
 from echomesh.events import Event
 from echomesh.mesh.bodies import (
     Abort,
@@ -33,6 +33,8 @@ from echomesh.mesh.client_stage import StageWriter
 from echomesh.mesh.client_subscription import OnLost, Start, Subscription
 from echomesh.mesh.codes import Command, Purpose
 
+COMMIT_S: Final = 600.0
+
 __all__ = ["Lost", "Received", "Session", "StageWriter", "Subscription", "session"]
 
 
@@ -48,6 +50,7 @@ def session(
     window_bytes: int = 8 << 20,
     connect_timeout: float = 5.0,
     max_outage: float = 60.0,
+    timeout: float | None = 30.0,
     reply_topic: str | None = None,
 ) -> Session:
     """A session with the server at `address` (`host` or `host:port`), for `async with` (`with` in `echomesh.sync`).
@@ -68,6 +71,9 @@ def session(
     connect_timeout, max_outage
         How long the first connection is tried, and how long a broken one. After that operations raise
         `ConnectionLost`; the next one tries again.
+    timeout
+        How long the server may take to answer, while there is a connection. After it a request raises `MeshTimeout`;
+        what was published is sent again over a new connection. None waits for ever.
     reply_topic
         Where replies to `request` come to: `replies/<client_id>` by default.
     """
@@ -82,6 +88,7 @@ def session(
         window_bytes=window_bytes,
         connect_timeout=connect_timeout,
         max_outage=max_outage,
+        timeout=timeout,
         reply_topic=reply_topic,
     )
     return Session(options)
@@ -96,23 +103,41 @@ class Session:
         self._subscriptions: set[Subscription] = set()
         self._replies: Replies | None = None
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one that it belongs to, from its first use on."""
 
     # Publishing
 
-    async def publish(self, topic: str, event: Event | bytes, *, server: str | None = None) -> int:
+    async def publish(
+        self, topic: str, event: Event | bytes, *, server: str | None = None, timeout: float | None = None
+    ) -> int:
         """Publishes an event, and gives its offset once it is on the server's disk.
 
         Bytes are an event that is encoded already. With `server` (`host:port`) it goes to that server of the mesh
         alone. When the connection breaks it is sent again on the next one; the server stores it once, by its source
-        and id.
+        and id. With `timeout` it raises `MeshTimeout` after so many seconds, whatever the reason; the event may be
+        stored all the same.
         """
+        if timeout is not None:
+            return await self._publish_within(timeout, topic, event, server)
         link = self._asking
-        if link is None or link.error is not None:
+        if link is None or link.error is not None or asyncio._get_running_loop() is not self._loop:
             link = self._link()
         if link.full:
             await link.room()
         encoded = event.encode() if isinstance(event, Event) else event
         return await link.publish(topic, encoded, None if server is None else parse_address(server))
+
+    async def _publish_within(self, timeout: float, topic: str, event: Event | bytes, server: str | None) -> int:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.publish(topic, event, server=server)
+        except MeshError:
+            raise
+        except TimeoutError:
+            if self._asking is not None:
+                self._asking.core.withdraw(lambda token: bool(token.cancelled()))
+            raise MeshTimeout(f"no answer within {timeout:g} s; the event may still be stored") from None
 
     def publish_soon(self, topic: str, event: Event | bytes, *, server: str | None = None) -> asyncio.Future[int]:
         """Publishes without waiting: a future of the offset, so that many are in flight.
@@ -120,7 +145,7 @@ class Session:
         When the window is full it raises `SessionBusy`: await `room()`, or earlier ones.
         """
         link = self._asking
-        if link is None or link.error is not None:
+        if link is None or link.error is not None or asyncio._get_running_loop() is not self._loop:
             link = self._link()
         encoded = event.encode() if isinstance(event, Event) else event
         return link.publish(topic, encoded, None if server is None else parse_address(server))
@@ -198,21 +223,29 @@ class Session:
 
     # The log
 
-    async def topics(self, filter: str = "**") -> list[TopicState]:
+    async def topics(self, filter: str = "**", *, timeout: float | None = None) -> list[TopicState]:
         """The topics that you may read, with their first and next offsets."""
-        answer = await self._request(Command.TOPICS_REQUEST, AskTopics("", "", filter))
+        answer = await self._request(Command.TOPICS_REQUEST, AskTopics("", "", filter), timeout=timeout)
         return list(answer.topics)
 
-    async def offsets(self, topic: str, *, time_ns: int | None = None) -> Offsets:
+    async def offsets(self, topic: str, *, time_ns: int | None = None, timeout: float | None = None) -> Offsets:
         """Where a topic begins and ends; with `time_ns`, also the first offset of that time or later."""
-        answer: Offsets = await self._request(Command.OFFSETS_REQUEST, AskOffsets("", "", topic, time_ns))
+        body = AskOffsets("", "", topic, time_ns)
+        answer: Offsets = await self._request(Command.OFFSETS_REQUEST, body, timeout=timeout)
         return answer
 
     async def fetch(
-        self, topic: str, offset: int, *, until: int | None = None, max_bytes: int | None = None
+        self,
+        topic: str,
+        offset: int,
+        *,
+        until: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
     ) -> Fetched:
         """Records as they are stored, for readers such as Spark; `echomesh.native.log_record.scan` reads them."""
-        answer: Fetched = await self._request(Command.FETCH_REQUEST, Fetch("", "", topic, offset, until, max_bytes))
+        body = Fetch("", "", topic, offset, until, max_bytes)
+        answer: Fetched = await self._request(Command.FETCH_REQUEST, body, timeout=timeout)
         return answer
 
     # Staged publishes
@@ -221,10 +254,15 @@ class Session:
         """Begins a stage: rows that belong to no topic until `commit` names it."""
         return StageWriter(self._link(), writer, epoch, run, part)
 
-    async def commit(self, writer: str, epoch: int, run: str, stages: Sequence[str]) -> CommittedStages:
-        """Makes stages part of their topics, all or none; the same epoch again changes nothing."""
+    async def commit(
+        self, writer: str, epoch: int, run: str, stages: Sequence[str], *, timeout: float = COMMIT_S
+    ) -> CommittedStages:
+        """Makes stages part of their topics, all or none; the same epoch again changes nothing.
+
+        Large stages take a while, so `timeout` is longer than that of other requests.
+        """
         body = Commit("", "", writer, epoch, run, list(stages))
-        answer: CommittedStages = await self._request(Command.COMMIT_REQUEST, body)
+        answer: CommittedStages = await self._request(Command.COMMIT_REQUEST, body, timeout=timeout)
         return answer
 
     async def abort(self, writer: str, epoch: int) -> None:
@@ -267,6 +305,7 @@ class Session:
         """Waits for answers that are due, ends the subscriptions and lets go of the connections."""
         if self._closed:
             return
+        self._check_loop()
         self._closed = True
         ending: list[Any] = [subscription.close() for subscription in self._subscriptions]
         if self._replies is not None:
@@ -287,6 +326,14 @@ class Session:
     def _check(self) -> None:
         if self._closed:
             raise SessionEnded("the session was closed: make a new one")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        running = asyncio._get_running_loop()
+        if self._loop is None:
+            self._loop = running
+        if running is None or running is not self._loop:
+            raise WrongEventLoop
 
     def _link(self) -> Link:
         """The connection that publishes and asks; a new one if there is none, or the last one failed."""
@@ -295,8 +342,8 @@ class Session:
             self._asking = Link(self.options, Purpose.PUBLISH)
         return self._asking
 
-    async def _request(self, command: Command, body: Any, *, again: bool = True) -> Any:
-        return await self._link().request(command, body, again=again)
+    async def _request(self, command: Command, body: Any, *, again: bool = True, timeout: float | None = None) -> Any:
+        return await self._link().request(command, body, again=again, timeout=timeout)
 
 
 async def _all(futures: list[asyncio.Future[int]]) -> list[int]:

@@ -154,9 +154,10 @@ class ClientCore(Outbox):
             self._send(Command.HEARTBEAT_REQUEST, self._next_seq(), None)
         return []
 
-    def moving(self, now: float) -> None:
-        """What was sent is on its way, so the connection lives: a long message goes before all heartbeats."""
-        self._heard = now
+    @property
+    def receiving(self) -> bool:
+        """Whether part of a message is here, and the rest is on its way."""
+        return bool(self._splitter.waiting)
 
     # Bytes
 

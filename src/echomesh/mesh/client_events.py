@@ -70,10 +70,14 @@ class Told(Struct, gc=False):
 
 
 class Broken(Struct, gc=False):
-    """The connection is of no use any more; with `final`, another one would not be either."""
+    """The connection is of no use any more; with `final`, another one would not be either.
+
+    With `stalled` the server was there, and did not answer.
+    """
 
     error: MeshError
     final: bool = False
+    stalled: bool = False
 
 
 class Ended(Struct, gc=False):

@@ -7,13 +7,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from echomesh.errors import ConnectionLost, MeshError, SessionEnded, TakenOver
+from echomesh.errors import ConnectionLost, MeshError, SessionEnded, TakenOver, WrongEventLoop
 from echomesh.mesh.bodies import Body, Nacked, Server
 from echomesh.mesh.client_core import ClientCore
 from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happening, Refused, Stored, Told, Up
+from echomesh.mesh.client_limits import Limits
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
-from echomesh.mesh.client_socket import unsent
 from echomesh.mesh.codes import Command, Purpose
 
 SEND_BYTES: Final = 32 << 10  # of publishes, that are not kept back until the end of a turn
@@ -60,7 +60,7 @@ class Link:
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
         self._planned = False
-        self._written = self._left = 0
+        self._limits = Limits(self)
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -104,16 +104,19 @@ class Link:
                 self._room = self._loop.create_future()
             await asyncio.shield(self._room)
 
-    async def request(self, command: Command, body: Body | None, *, again: bool = True) -> Any:
-        """Asks, and gives the body of the answer."""
-        return await self.ask(lambda token: self.core.request(command, body, token, again=again))
+    async def request(
+        self, command: Command, body: Body | None, *, again: bool = True, timeout: float | None = None
+    ) -> Any:
+        """Asks, and gives the body of the answer; `MeshTimeout` when none comes in time."""
+        return await self.ask(lambda token: self.core.request(command, body, token, again=again), timeout)
 
-    def ask(self, send: Callable[[asyncio.Future[Any]], object]) -> asyncio.Future[Any]:
+    def ask(self, send: Callable[[asyncio.Future[Any]], object], timeout: float | None = None) -> asyncio.Future[Any]:
         """Lets `send` ask the core with a token: a future of the answer's body."""
         if self.error is not None:
             raise self.error
         future: asyncio.Future[Any] = self._loop.create_future()
         send(future)
+        self._limits.watch(future, self.options.timeout if timeout is None else timeout)
         self.plan()
         return future
 
@@ -122,6 +125,7 @@ class Link:
         future: asyncio.Future[Nacked] = self._loop.create_future()
         if self.error is not None or not self.core.nack(delivery, offset, future, delay, reason):
             return None
+        self._limits.watch(future, self.options.timeout)
         self.plan()
         try:
             return await future
@@ -134,11 +138,17 @@ class Link:
         if not self._planned:
             self.plan()
 
+    def check_loop(self) -> None:
+        """Raises `WrongEventLoop` for those who come from elsewhere."""
+        if asyncio._get_running_loop() is not self._loop:
+            raise WrongEventLoop
+
     # What leaves, once for each turn of the event loop
 
     def plan(self) -> None:
         """Sends what there is at the end of this turn; the owner is asked before."""
         if not self._planned and self._transport is not None:
+            self.check_loop()
             self._planned = True
             self._loop.call_soon(self._flush)
 
@@ -154,7 +164,6 @@ class Link:
         """Sends what there is, early where more is still being made: the server begins with it meanwhile."""
         if self._transport is not None and (data := self.core.take_output(self._loop.time())):
             self._transport.write(data)
-            self._written += len(data)
 
     # Connections
 
@@ -173,7 +182,9 @@ class Link:
             if broken is None:
                 backoff.reset()
                 broken = await self._down
-                since, patience = self._loop.time(), options.max_outage
+                patience = options.max_outage
+                # A server that welcomes us and does not answer is as good as none.
+                since = self._limits.progress if broken.stalled else self._loop.time()
             if broken.final:
                 return self.end(broken.error)
             pause = backoff.pause()
@@ -206,7 +217,6 @@ class Link:
             return
         self._wire, self._transport = wire, transport
         transport.set_write_buffer_limits(0)  # what is written is sent then, not at the end of the turn
-        self._written = self._left = 0
         self.core.connected(self._loop.time())
         self._flush()
         self._tick()
@@ -214,14 +224,13 @@ class Link:
     def received(self, data: bytes) -> None:
         """Bytes came."""
         self._handle(self.core.receive(data, self._loop.time()))
+        if self.core.receiving:
+            self._limits.moved()
         self.plan()
 
     def _tick(self) -> None:
-        if self._transport is not None:
-            left, self._left = self._left, self._written - unsent(self._transport)
-            if self._left > left:
-                self.core.moving(self._loop.time())
-        self._handle(self.core.tick(self._loop.time()))
+        stalled = self._limits.stalled(self._flight.publishing)
+        self._handle([stalled] if stalled is not None else self.core.tick(self._loop.time()))
         self.plan()
         self._wind()
 
@@ -229,7 +238,7 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            self._timer = self._loop.call_at(self.core.timer(), self._tick)
+            self._timer = self._loop.call_at(min(self.core.timer(), self._limits.look_at()), self._tick)
 
     def lost(self, error: Exception | None) -> None:
         """The connection is gone."""
@@ -272,8 +281,11 @@ class Link:
                 case Refused():
                     self._refused(what)
                 case Up():
+                    self._limits.moved()
                     self._up.set_result(None)
                     self._wind()
+                case Told() if what.kind == "receiving":
+                    self._limits.moved()
                 case Told() if what.kind == "taken-over":
                     if self._owner is not None:
                         self._owner.failed(TakenOver(what.topics))
@@ -285,6 +297,7 @@ class Link:
         self._wake()
 
     def _stored(self, stored: Stored) -> None:
+        self._limits.answered()
         for token, offset in zip(stored.tokens, stored.offsets, strict=True):
             if not token.done():
                 token.set_result(offset)

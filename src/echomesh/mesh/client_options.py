@@ -29,12 +29,15 @@ class ClientOptions:
     window_bytes: int = 8 << 20
     connect_timeout: float = 5.0  # for the first connection
     max_outage: float = 60.0  # for those after it
+    timeout: float | None = 30.0  # until a request is answered, while there is a connection
     reply_topic: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= _bytes("client_id", self.client_id) <= 255:
             raise UsageError("client_id is 1 to 255 bytes long")
         _bytes("password", self.password or "")
+        if self.timeout is not None and not self.timeout > 0:
+            raise UsageError(f"timeout={self.timeout!r}: it is a number of seconds, or None to wait for ever")
         if self.environment not in ENVIRONMENTS:
             raise UsageError(f"environment={self.environment!r}: it is one of {', '.join(ENVIRONMENTS)}")
 

@@ -90,6 +90,7 @@ class Subscription:
         return self._ready_to_receive().__await__()
 
     async def _ready_to_receive(self) -> Self:
+        self._link.check_loop()
         await asyncio.wait((self._made,))
         if self._error is not None:
             raise self._error
@@ -125,6 +126,7 @@ class Subscription:
     async def more(self, timeout: float | None = None) -> None:
         """Waits until there is something to take, or to raise; `TimeoutError` when that takes too long."""
         if not self._ready and self._error is None:
+            self._link.check_loop()
             self._wakeup.clear()
             async with asyncio.timeout(timeout):
                 await self._wakeup.wait()
@@ -223,6 +225,7 @@ class Subscription:
 
     async def close(self) -> None:
         """Leaves. What was acknowledged is kept, so that the same client can go on later."""
+        self._link.check_loop()
         self.leaving()
         await self._link.close()
 

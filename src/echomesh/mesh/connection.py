@@ -51,6 +51,7 @@ class Connection(Pipe):
         """While a password is being checked, what follows is held; also when there is much output already."""
         self._held: list[bytes] = []
         self._held_bytes = 0
+        self._reassured = now
 
     @property
     def paused(self) -> bool:
@@ -83,6 +84,13 @@ class Connection(Pipe):
         self.came(before, len(data), now)
         if self.session is None:
             self._count_kept()
+
+    def reassure(self, now: float) -> None:
+        """Tells a client that its long message comes: before that is whole, no heartbeat gets through."""
+        pause = self.core.options.heartbeat_s
+        if self.session is not None and self.splitter.waiting and now - max(self.frame_since, self._reassured) >= pause:
+            self._reassured = now
+            self.session.delivery.notice("receiving", [])
 
     def _count_kept(self) -> None:
         self.core.strangers.keeps(self, self.splitter.waiting + self._held_bytes)

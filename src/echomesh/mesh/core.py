@@ -276,6 +276,8 @@ class MeshCore:
             late = now - connection.since > hello_s if stranger else connection.silent(now)
             if late and not connection.checking:
                 connection.abort()
+            else:
+                connection.reassure(now)
         return now + min(self.options.heartbeat_s, self.options.stranger_s) / 4
 
     def stop(self, now: float) -> None:

@@ -64,6 +64,7 @@ class HttpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await self._listening.wait_closed()
+        self._face.bodies.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -135,7 +135,7 @@ class Face:
             self.bodies.check(request.headers)
             body = await self.bodies.read(request.receive)
             try:
-                events = await publishing.parse(mode, request.headers, body, self.options.max_events)
+                events = await self.bodies.parse(mode, request.headers, body)
                 offsets = await publishing.publish(self.server, caller, topic, events)
             finally:
                 self.bodies.free(len(body))

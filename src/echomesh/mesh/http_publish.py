@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
 BINARY: Final = ""
-AT_ONCE: Final = 128
+LARGE_BYTES: Final = 64 << 10  # bodies from here on are looked at beside the event loop
 _TEXT: Final = re.compile(r'text/[^;]+(\s*;\s*charset="?(utf-8|us-ascii)"?)?\s*', re.IGNORECASE)
 
 
@@ -47,6 +48,7 @@ class Bodies:
     def __init__(self, options: HttpOptions, limit: int) -> None:
         self._options = options
         self._limit = limit
+        self._beside = ThreadPoolExecutor(1, "echomesh-http-bodies")
         self.held = 0
 
     def check(self, headers: Headers) -> None:
@@ -89,6 +91,18 @@ class Bodies:
         if self.held > self._options.held_bytes:
             raise unavailable("the server has too many bodies to read: try again soon")
 
+    async def parse(self, mode: str, headers: Headers, body: bytes) -> list[bytes]:
+        """The events in a body. Large ones are looked at one after the other, and others have their turn meanwhile."""
+        most = self._options.max_events
+        if len(body) < LARGE_BYTES:
+            return parse(mode, headers, body, most)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._beside, parse, mode, headers, body, most)
+
+    def close(self) -> None:
+        """No more large ones."""
+        self._beside.shutdown(wait=False)
+
     def free(self, size: int) -> None:
         """A body is dealt with."""
         self.held -= size
@@ -117,7 +131,7 @@ def mode_of(headers: Headers) -> str:
     return BINARY
 
 
-async def parse(mode: str, headers: Headers, body: bytes, most: int) -> list[bytes]:
+def parse(mode: str, headers: Headers, body: bytes, most: int) -> list[bytes]:
     """The events in a request, as they are stored; `BadEvent` for one that breaks the standard."""
     if mode == STRUCTURED:
         return [Event.from_json(body).encode()]
@@ -130,12 +144,7 @@ async def parse(mode: str, headers: Headers, body: bytes, most: int) -> list[byt
         found = _decode_batch(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Problem(400, f"no batch of events: {error}") from None
-    events = []
-    for number, raw in enumerate(found):
-        events.append(_event(number, raw))
-        if number % AT_ONCE == AT_ONCE - 1:
-            await asyncio.sleep(0)  # others have their turn while a large batch is looked at
-    return events
+    return [_event(number, raw) for number, raw in enumerate(found)]
 
 
 def _event(number: int, raw: Raw) -> bytes:

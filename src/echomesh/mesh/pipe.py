@@ -24,7 +24,7 @@ class Pipe:
         self.core = core
         self.peer = peer
         self.since = self.heard = now
-        self._frame_since = self._looked = now
+        self.frame_since = self._looked = now
         self._unsent = 0
         self.splitter = Splitter(limit)
         self.wire: Any = None
@@ -52,7 +52,7 @@ class Pipe:
         """`size` bytes came and were dealt with; `before` bytes of a frame had been there."""
         self.heard = now
         if not before or self.splitter.waiting != before + size:
-            self._frame_since = now
+            self.frame_since = now
 
     def silent(self, now: float) -> bool:
         """Whether nothing has moved for three heartbeats. To be asked several times in each.
@@ -69,8 +69,8 @@ class Pipe:
         else:
             moved = self.paused
         if moved:
-            self.heard = self._frame_since = now
-        taken = now - self._frame_since
+            self.heard = self.frame_since = now
+        taken = now - self.frame_since
         slow = taken > patience and 0 < self.splitter.waiting < rate * taken
         return slow or now - self.heard > patience
 

@@ -152,9 +152,11 @@ class Session:
 
     # Publishing
 
-    def publish(self, topic: str, event: Event | bytes, *, server: str | None = None) -> int:
+    def publish(
+        self, topic: str, event: Event | bytes, *, server: str | None = None, timeout: float | None = None
+    ) -> int:
         """Publishes an event, and gives its offset once it is on the server's disk."""
-        return self._run(self._inner.publish(topic, event, server=server))
+        return self._run(self._inner.publish(topic, event, server=server, timeout=timeout))
 
     def publish_soon(self, topic: str, event: Event | bytes, *, server: str | None = None) -> Pending:
         """Publishes without waiting for the answer, so that many are in flight; waits only while too many are."""
@@ -201,17 +203,25 @@ class Session:
 
     # The log
 
-    def topics(self, filter: str = "**") -> list[TopicState]:
+    def topics(self, filter: str = "**", *, timeout: float | None = None) -> list[TopicState]:
         """The topics that you may read, with their first and next offsets."""
-        return self._run(self._inner.topics(filter))
+        return self._run(self._inner.topics(filter, timeout=timeout))
 
-    def offsets(self, topic: str, *, time_ns: int | None = None) -> Offsets:
+    def offsets(self, topic: str, *, time_ns: int | None = None, timeout: float | None = None) -> Offsets:
         """Where a topic begins and ends; with `time_ns`, also the first offset of that time or later."""
-        return self._run(self._inner.offsets(topic, time_ns=time_ns))
+        return self._run(self._inner.offsets(topic, time_ns=time_ns, timeout=timeout))
 
-    def fetch(self, topic: str, offset: int, *, until: int | None = None, max_bytes: int | None = None) -> Fetched:
+    def fetch(
+        self,
+        topic: str,
+        offset: int,
+        *,
+        until: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Fetched:
         """Records as they are stored, for readers such as Spark."""
-        return self._run(self._inner.fetch(topic, offset, until=until, max_bytes=max_bytes))
+        return self._run(self._inner.fetch(topic, offset, until=until, max_bytes=max_bytes, timeout=timeout))
 
     # Staged publishes
 
@@ -219,9 +229,11 @@ class Session:
         """Begins a stage: rows that belong to no topic until `commit` names it."""
         return StageWriter(self._run(self._inner.stage(writer, epoch, run, part)), self._background)
 
-    def commit(self, writer: str, epoch: int, run: str, stages: Sequence[str]) -> CommittedStages:
+    def commit(
+        self, writer: str, epoch: int, run: str, stages: Sequence[str], *, timeout: float = client.COMMIT_S
+    ) -> CommittedStages:
         """Makes stages part of their topics, all or none; the same epoch again changes nothing."""
-        return self._run(self._inner.commit(writer, epoch, run, stages))
+        return self._run(self._inner.commit(writer, epoch, run, stages, timeout=timeout))
 
     def abort(self, writer: str, epoch: int) -> None:
         """Drops the stages of an epoch that was not committed."""

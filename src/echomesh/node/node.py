@@ -87,6 +87,8 @@ class Node:
         if not self.server.core.options.port:
             # Port 0 was asked for: which one it is, is known only now.
             self.server.core.options = replace(self.server.core.options, port=self.addresses[0].port)
+            self.server.core.bridges.tick(asyncio.get_running_loop().time())
+            self.server.flush_soon()
         await self._serve_http(tls)
         self._begin(Watch(self.server, self.log, self.state, self._access_file).run())
 
