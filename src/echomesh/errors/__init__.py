@@ -7,7 +7,8 @@ EchomeshError
 │   ├── BadEvent                     an event that breaks the CloudEvents standard
 │   │   ├── BadEventEncoding         bytes, JSON or headers that hold no event
 │   │   └── BadEventData             data that is not of its datacontenttype
-│   └── MessageTooLarge              a body over the limit of its ring, buffer or command
+│   ├── MessageTooLarge              a body over the limit of its ring, buffer or command
+│   └── BadOption                    an option of a Spark source or sink that can't be used
 ├── StorageError (OSError)           the file system refused
 │   ├── StorageFull                  no room left (disk, /dev/shm)
 │   └── FileGone                     a file that should be there is not
@@ -41,7 +42,8 @@ EchomeshError
 │   ├── LogLocked                    another process writes to the directory
 │   ├── StaleWriter                  a staged epoch older than the writer's last one
 │   ├── FencedWriter                 a run that a newer one has replaced
-│   └── StageMissing                 a commit that names a stage which is not there, or not whole
+│   ├── StageMissing                 a commit that names a stage which is not there, or not whole
+│   └── DataLoss                     events that a Spark query should read, and the log does not have
 └── MeshError                        sessions and servers of the mesh
     ├── BadMessage                   bytes that are no message of the protocol
     │   └── FrameTooLarge            a message over the limit
@@ -135,6 +137,7 @@ from echomesh.errors.mesh import (
     UnauthorizedSubscribe,
     UnknownBridge,
 )
+from echomesh.errors.spark import BadOption, DataLoss
 
 __all__ = [
     "BadAccessFile",
@@ -146,6 +149,7 @@ __all__ = [
     "BadFrame",
     "BadMessage",
     "BadName",
+    "BadOption",
     "BadTopic",
     "BridgeExists",
     "BridgeNotActive",
@@ -157,6 +161,7 @@ __all__ = [
     "ConnectionLost",
     "CountersFull",
     "DamagedError",
+    "DataLoss",
     "DiskFull",
     "EchomeshError",
     "FencedWriter",

@@ -1,0 +1,59 @@
+"""The columns of the source and of the sink, as Spark sees them and as Arrow does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from echomesh.errors import UsageError
+
+TYPES: Final[dict[str, DataType]] = {
+    "topic": StringType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "time": TimestampType(),
+    "id": StringType(),
+    "source": StringType(),
+    "type": StringType(),
+    "subject": StringType(),
+    "datacontenttype": StringType(),
+    "dataschema": StringType(),
+    "data": BinaryType(),
+    "attributes": MapType(StringType(), StringType()),
+}
+SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in TYPES.items()])
+"""What a read gives, unless `.schema()` asks for less."""
+
+_GIVEN: Final = ("offset", "timestamp")  # by the log, when an event is appended
+SINK_COLUMNS: Final = tuple(name for name in TYPES if name not in _GIVEN)
+"""What a write may have; `data` it must have."""
+
+
+def chosen(schema: StructType) -> list[str]:
+    """The columns that a schema asks for; `UsageError` when the source has not got them so."""
+    for field in schema.fields:
+        if field.name not in TYPES:
+            raise UsageError(f"no column {field.name!r}: there are {', '.join(TYPES)}")
+        wanted = TYPES[field.name]
+        if not _same(field.dataType, wanted):
+            raise UsageError(
+                f"column {field.name!r} is {wanted.simpleString()}, not {field.dataType.simpleString()}: "
+                "read it as it is, and cast it then"
+            )
+    return [field.name for field in schema.fields]
+
+
+def _same(given: DataType, wanted: DataType) -> bool:
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return given.keyType == wanted.keyType and given.valueType == wanted.valueType
+    return given == wanted

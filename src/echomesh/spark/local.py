@@ -1,0 +1,172 @@
+"""A log read where it lies: its data directory is on this machine, or on one that is mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from echomesh.errors import DataLoss, OffsetGone, OffsetsLost, UnknownTopic
+from echomesh.errors.log import LogCorrupt
+from echomesh.log import LogReader, TopicReader, arrow
+from echomesh.spark.reach import Range
+from echomesh.topics import Matcher
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from echomesh.log.view import TopicName
+
+SAMPLE_BYTES: Final = 1 << 16
+
+
+class _Topics:
+    """The topics of one environment by name, each with a reader that remembers where it was."""
+
+    def __init__(self, directory: str, environment: str) -> None:
+        self.log = LogReader(directory)
+        self.environment = environment
+        self.listed: list[TopicName] = []
+        self.names: dict[str, TopicName] = {}
+        self.readers: dict[str, TopicReader] = {}
+
+    def look(self) -> None:
+        """Sees what has come since; what a running writer does is seen at once in any case."""
+        if not self.log.view.live:
+            self.log.look()
+        found = self.log.topics()
+        if found is not self.listed or len(found) != len(self.names):
+            self.listed = found
+            self.names = {topic.name: topic for topic in found if topic.environment == self.environment}
+
+    def __getitem__(self, name: str) -> TopicReader:
+        reader = self.readers.get(name)
+        if reader is None:
+            if name not in self.names:
+                self.look()
+            if name not in self.names:
+                raise UnknownTopic(name, self.environment)
+            reader = self.readers[name] = TopicReader(self.log, self.names[name])
+        return reader
+
+
+class LocalReach:
+    """The topics of a data directory, for the driver."""
+
+    def __init__(self, directory: str, environment: str) -> None:
+        self.directory = str(Path(directory).absolute())
+        self.environment = environment
+        self.open: _Topics | None = None
+        self.averages: dict[str, float] = {}
+        self.log_id = self._topics().log.log_id.hex()
+
+    def _topics(self) -> _Topics:
+        # A directory that was made anew has another id, and none of the old files.
+        if self.open is not None and _id_of(self.directory) != self.open.log.log_id:
+            self.close()
+        if self.open is None:
+            self.open = _Topics(self.directory, self.environment)
+            self.log_id = self.open.log.log_id.hex()
+        self.open.look()
+        return self.open
+
+    def topics(self, filters: Sequence[str]) -> list[str]:
+        """The topics that match one of these filters, in order of their names."""
+        matcher: Matcher[int] = Matcher()
+        for number, filter in enumerate(filters):
+            matcher.add(filter, number)
+        return sorted(name for name in self._topics().names if matcher.match(name))
+
+    def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The first offset that is kept and the end, of each of these topics that there is."""
+        found = self._topics()
+        view = found.log.current()
+        known = [(name, found.names[name].number) for name in topics if name in found.names]
+        return {name: (view.earliest(number), view.high(number)) for name, number in known}
+
+    def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
+        """The offset of the first event that was appended at this time or later; the end when there is none."""
+        found = self._topics()
+        return {name: _offset_at(found[name], time_us * 1000) for name in topics}
+
+    def sizes(self, ranges: Sequence[Range]) -> list[int]:
+        """About how many bytes each of these has."""
+        found = self._topics()
+        return [round((until - start) * self._average(found[name], start, until)) for name, start, until in ranges]
+
+    def _average(self, topic: TopicReader, start: int, until: int) -> float:
+        known = self.averages.get(topic.name)
+        if known is None:
+            known = self.averages[topic.name] = _sampled(topic, start, until)
+        return known
+
+    def way(self) -> LocalWay:
+        """What tasks carry."""
+        return LocalWay(self.directory, self.environment, self.log_id)
+
+    def close(self) -> None:
+        """Closes its files."""
+        if self.open is not None:
+            self.open.log.close()
+            self.open = None
+        self.averages.clear()
+
+
+def _offset_at(topic: TopicReader, time_ns: int) -> int:
+    while True:
+        try:
+            return topic.offset_at(time_ns)
+        except OffsetGone:
+            continue  # retention was quicker, and the next look begins behind it
+
+
+def _sampled(topic: TopicReader, start: int, until: int) -> float:
+    try:
+        records = topic.read(start, max_bytes=SAMPLE_BYTES, max_records=until - start)
+    except (OffsetsLost, LogCorrupt):
+        return 512.0
+    return max(1.0, len(records.raw()) / max(1, len(records)))
+
+
+def _id_of(directory: str) -> bytes:
+    try:
+        return Path(directory, "log-id").read_bytes()[:16]
+    except FileNotFoundError:
+        return b""
+
+
+_opened: dict[tuple[str, str], _Topics] = {}  # in a worker process, which does one task after the other
+
+
+@dataclass
+class LocalWay:
+    """The way of a task to a data directory."""
+
+    directory: str
+    environment: str
+    log_id: str
+    fresh: bool = field(default=False, repr=False, compare=False)
+
+    def scan(self, topic: str, start: int, until: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The events of these offsets as record batches; see `Way`."""
+        reader = self._topics()[topic]
+        if reader.end < until:
+            reader.log.refresh()
+        return arrow.batches(reader, start, until, columns=columns)
+
+    def _topics(self) -> _Topics:
+        key = (self.directory, self.environment)
+        found = _opened.get(key)
+        if found is not None and self.fresh:
+            return found
+        if found is not None and _id_of(self.directory) != found.log.log_id:
+            found.log.close()
+            found = None
+        if found is None:
+            found = _opened[key] = _Topics(*key)
+        if found.log.log_id.hex() != self.log_id:
+            raise DataLoss("", 0, 0, f"{self.directory} has become another log")
+        found.look()
+        self.fresh = True
+        return found

@@ -1,0 +1,29 @@
+"""How far a stream has come: JSON with the log's id and an offset for each topic, as Spark keeps it in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from echomesh.errors import DataLoss
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The next offset of each topic, and of which log they are."""
+
+    log_id: str
+    topics: Mapping[str, int]
+
+    def json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        return {"log": self.log_id, "topics": dict(self.topics)}
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Offsets:
+        """From what Spark kept."""
+        try:
+            return cls(str(found["log"]), {str(topic): int(at) for topic, at in found["topics"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataLoss("", 0, 0, "the checkpoint holds no offsets of echomesh") from None

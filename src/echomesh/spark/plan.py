@@ -1,0 +1,66 @@
+"""What each task reads: ranges of offsets, packed and split so that all tasks have about as many bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from echomesh.spark.reach import Range, Reach, Way
+
+if TYPE_CHECKING:
+    from echomesh.spark.options import SourceOptions
+
+TASKS_A_CORE: Final = 2
+LEAST_BYTES: Final = 1 << 20  # what a task should have at least: starting one costs milliseconds
+
+
+@dataclass
+class Part(InputPartition):
+    """What one task reads, and how it gets there."""
+
+    way: Way
+    ranges: list[Range]
+    columns: list[str]
+    fail_on_data_loss: bool
+
+
+def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns: list[str]) -> list[Part]:
+    """Tasks for these ranges."""
+    ranges = [one for one in ranges if one.start < one.until]
+    if not ranges:
+        return []
+    sizes = reach.sizes(ranges)
+    way = reach.way()
+    return [
+        Part(way, packed, columns, options.fail_on_data_loss)
+        for packed in pack(ranges, sizes, _tasks(sum(sizes), options.min_partitions))
+    ]
+
+
+def _tasks(size: int, least: int | None) -> int:
+    cores = len(os.sched_getaffinity(0))
+    return max(least or 1, min(TASKS_A_CORE * cores, size // LEAST_BYTES))
+
+
+def pack(ranges: Sequence[Range], sizes: Sequence[int], tasks: int) -> Iterator[list[Range]]:
+    """The ranges in order, cut into at most so many lists of about the same number of bytes."""
+    share = max(1.0, sum(sizes) / tasks)
+    packed: list[Range] = []
+    room = share
+    left = tasks
+    for (topic, start, until), size in zip(ranges, sizes, strict=True):
+        each = max(size, 1) / (until - start)
+        while start < until:
+            stop = until if left == 1 else min(until, start + max(1, round(room / each)))
+            packed.append(Range(topic, start, stop))
+            room -= (stop - start) * each
+            start = stop
+            if room < share * 1e-6 and left > 1:
+                yield packed
+                packed, room, left = [], share, left - 1
+    if packed:
+        yield packed

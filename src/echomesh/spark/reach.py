@@ -1,0 +1,60 @@
+"""How Spark reaches a log: a `Reach` in the driver, which tasks follow by the `Way` that they carry.
+
+There are two: `local` reads a data directory where it lies, `remote` asks a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Range(NamedTuple):
+    """Offsets of one topic, from `start` up to but not with `until`."""
+
+    topic: str
+    start: int
+    until: int
+
+
+class Way(Protocol):
+    """What a task carries: small, picklable, and with nothing secret in its `repr`."""
+
+    def scan(self, topic: str, start: int, until: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The events of these offsets, with these columns, in batches of less than 16 MiB; a larger event comes
+        alone.
+
+        What comes before a gap is given first. Then `OffsetGone`, `HoleError`, `LogCorrupt` or `NotAnEvent` name
+        it, and a new scan behind their `last` goes on. `UnknownTopic` and `LogBehind` say that the log was made
+        anew.
+        """
+
+
+class Reach(Protocol):
+    """What the driver asks, of the topics of one environment. Made by the options of a query."""
+
+    log_id: str
+
+    def topics(self, filters: Sequence[str]) -> list[str]:
+        """The topics that match one of these filters, in order of their names."""
+
+    def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The first offset that is kept and the end, of each of these topics that there is."""
+
+    def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
+        """The offset of the first event that was appended at this time or later; the end when there is none."""
+
+    def sizes(self, ranges: Sequence[Range]) -> list[int]:
+        """About how many bytes each of these has; for packing, so a guess will do."""
+
+    def way(self) -> Way:
+        """What tasks carry; asked for anew for each batch."""
+
+    def close(self) -> None:
+        """Lets go of files and connections."""
+
+
+Bounds = Mapping[str, tuple[int, int]]

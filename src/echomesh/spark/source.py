@@ -1,0 +1,87 @@
+"""Batch reads, and what a task of any read does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from echomesh.errors import DataLoss, LogCorrupt, NotAnEvent, OffsetsLost
+from echomesh.spark import columns, options, starts
+from echomesh.spark.plan import Part, parts
+from echomesh.spark.reach import Range, Reach, Way
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+
+def check(given: Mapping[str, str]) -> None:
+    """Looks at the options as soon as they are there, as far as it can be told whether they are for a read."""
+    if "subscribe" in given:
+        options.parse(given)
+
+
+def schema(given: Mapping[str, str]) -> StructType:
+    """The columns of a read with these options."""
+    options.parse(given)
+    return columns.SOURCE_SCHEMA
+
+
+def reach(chosen: options.SourceOptions) -> Reach:
+    """The way to the log that the options name, for the driver."""
+    if chosen.server is None:
+        from echomesh.spark.local import LocalReach
+
+        return LocalReach(chosen.path or "", chosen.environment)
+    found: Reach = import_module("echomesh.spark.remote").ServerReach(chosen)
+    return found
+
+
+class BatchReader(DataSourceReader):
+    """Reads what there is at the time of planning."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self.options = options.parse(given, streaming=False)
+        self.columns = columns.chosen(schema)
+
+    def partitions(self) -> list[Part]:
+        """What each task reads."""
+        found = reach(self.options)
+        try:
+            return parts(found, self.options, starts.batch(found, self.options), self.columns)
+        finally:
+            found.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read(partition)
+
+
+def read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; none for the partition that Spark makes up when there are none."""
+    if isinstance(partition, Part):
+        for one in partition.ranges:
+            yield from _scan(partition.way, one, partition)
+
+
+def _scan(way: Way, wanted: Range, part: Part) -> Iterator[pa.RecordBatch]:
+    topic, start, until = wanted
+    while start < until:
+        try:
+            for batch in way.scan(topic, start, until, part.columns):
+                yield batch
+                start += batch.num_rows
+            return
+        except (OffsetsLost, LogCorrupt, NotAnEvent) as gap:
+            first, last = max(gap.first, start), min(gap.last, until - 1)
+            loss = DataLoss(topic, first, last, str(gap))
+            if part.fail_on_data_loss:
+                raise loss from None
+            logger.warning("%d events lost: %s", last - first + 1, gap)
+            start = last + 1

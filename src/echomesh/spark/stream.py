@@ -1,0 +1,147 @@
+"""Streaming reads: how far a batch goes, and what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from echomesh.errors import DataLoss
+from echomesh.spark import columns, options, starts
+from echomesh.spark.cut import Cutter, Limits
+from echomesh.spark.offsets import Offsets
+from echomesh.spark.options import Place
+from echomesh.spark.plan import Part, parts
+from echomesh.spark.reach import Bounds, Range, Reach
+from echomesh.spark.source import reach, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as they grow. Spark makes one for planning and one for the driver; only the latter opens the log."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self.options = options.parse(given, streaming=True)
+        self.columns = columns.chosen(schema)
+        self.target: Offsets | None = None  # of a query that ends where the log ended when it began
+        self.lost = 0
+        self._reach: Reach | None = None
+        self._cutter: Cutter | None = None
+
+    @property
+    def cutter(self) -> Cutter:
+        """Cuts batches that would be too large."""
+        if self._cutter is None:
+            self._cutter = Cutter(self.reach)
+        return self._cutter
+
+    @property
+    def reach(self) -> Reach:
+        """The log, opened when it is needed first."""
+        if self._reach is None:
+            self._reach = reach(self.options)
+        return self._reach
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins."""
+        bounds = self._bounds()
+        place = self.options.starting or Place("latest")
+        begin = starts.places(self.reach, self.options, place, bounds, "starting")
+        return Offsets(self.reach.log_id, begin).json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options allow a batch to have."""
+        if self.options.max_offsets is not None:
+            return ReadMaxRows(self.options.max_offsets)
+        return ReadMaxBytes(self.options.max_bytes)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the batch that begins at `start` is to end."""
+        bounds = self._bounds()
+        ranges = self._ranges(Offsets.of(start), bounds, self.target)
+        if not isinstance(limit, ReadAllAvailable):
+            ranges = self.cutter.cut(ranges, self._limits(limit))
+        ends = {one.topic: one.until for one in ranges}
+        return Offsets(self.reach.log_id, ends).json()
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
+        return Limits(rows, size)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that comes later belongs to this query."""
+        bounds = self._bounds()
+        self.target = Offsets(self.reach.log_id, {topic: end for topic, (_, end) in bounds.items()})
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The end of the log, for the query's progress, and how many events the query went on without."""
+        ends = {topic: end for topic, (_, end) in self._bounds().items()}
+        return Offsets(self.reach.log_id, ends).json() | {"lost": self.lost}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
+        """What each task of the batch reads."""
+        until = Offsets.of(end)
+        bounds = self._bounds()
+        if until.log_id != self.reach.log_id:
+            self.lost += starts.lost(self.options, _another(until.log_id, self.reach.log_id))
+            return []
+        ranges = [one for one in self._ranges(Offsets.of(start), bounds, until) if one.topic in until.topics]
+        return parts(self.reach, self.options, ranges, self.columns)
+
+    def _bounds(self) -> Bounds:
+        return self.reach.bounds(self.reach.topics(self.options.subscribe))
+
+    def _ranges(self, start: Offsets, bounds: Bounds, target: Offsets | None) -> list[Range]:
+        """From `start` up to the end, or the target's; what the log has not got any more is loss."""
+        begin = start.topics
+        if start.log_id != self.reach.log_id:
+            self.lost += starts.lost(self.options, _another(start.log_id, self.reach.log_id))
+            begin = {}
+        for topic in begin.keys() - bounds.keys():
+            self.lost += starts.lost(self.options, DataLoss(topic, 0, begin[topic], "the topic is gone"))
+        ranges = []
+        for topic, (earliest, end) in bounds.items():
+            until = end if target is None else target.topics.get(topic, begin.get(topic, earliest))
+            at = begin.get(topic, earliest)
+            ranges.append(Range(topic, *self._inside(topic, at, until, earliest, end)))
+        return ranges
+
+    def _inside(self, topic: str, at: int, until: int, earliest: int, end: int) -> tuple[int, int]:
+        if max(at, until) > end:
+            reason = f"the topic ends at {end}, before what was read: was its directory made anew?"
+            self.lost += starts.lost(self.options, DataLoss(topic, end, max(at, until) - 1, reason))
+            return end, end
+        if at < earliest and at < until:
+            last = min(earliest, until) - 1
+            self.lost += starts.lost(self.options, DataLoss(topic, at, last, "they were removed before they were read"))
+            return min(earliest, until), until
+        return at, max(at, until)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: readers leave no trace in a log."""
+
+    def stop(self) -> None:
+        """Lets go of the log."""
+        if self._reach is not None:
+            self._reach.close()
+            self._reach = None
+
+
+def _another(before: str, now: str) -> DataLoss:
+    return DataLoss("", 0, 0, f"the checkpoint is of the log {before}, and this is {now}: it was made anew")
