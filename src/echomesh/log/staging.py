@@ -178,22 +178,23 @@ class Stages:
             raise StageMissing(stage, f"it is of writer, epoch and run {meant}, not {(writer, epoch, run)}")
         return found.ending
 
-    def _drop(self, writer: str, epoch: int, winners: set[str]) -> None:
+    def _drop(self, writer: str, epoch: int, winners: set[str], run: str | None = None) -> None:
         winners = winners.union(*(stages for _, stages in self.copies))
         for name in self.log.storage.names(self.log.paths.staging):
             stage, path = name.partition(".")[0], f"{self.log.paths.staging}/{name}"
             if stage in winners or not name.endswith(".stage"):
                 continue
             purpose = stage_copy.read_purpose(self.log.storage, path)
-            if purpose is not None and purpose.writer == writer and purpose.epoch <= epoch:
+            meant = purpose is not None and purpose.writer == writer and purpose.epoch <= epoch
+            if purpose is not None and meant and run in (None, purpose.run):
                 self.log.storage.unlink(path)
 
-    def abort(self, writer: str, epoch: int) -> None:
-        """Drops the stages of this epoch that were not committed."""
+    def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
+        """Drops the stages of this epoch, or of one run in it, that were not committed."""
         with self.turn:
             last = self.log.writers.get(writer)
             if last is None or last.epoch != epoch:
-                self._drop(writer, epoch, set())
+                self._drop(writer, epoch, set(), run)
 
     def copied(self, synced_at: int) -> None:
         """Drops stages whose copies were synced by a sync that began behind them; the checkpoint is

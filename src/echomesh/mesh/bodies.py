@@ -360,12 +360,13 @@ class CommittedStages(Body):
 
 
 class Abort(Body):
-    """Drops the stages of an epoch."""
+    """Drops the stages of an epoch, or of one run in it."""
 
     client_id: str
     session_id: str
     writer: str
     epoch: int
+    run: str | None = None
 
 
 class Route(Body):

@@ -45,7 +45,7 @@ class Staging(Protocol):
         """Makes stages part of their topics."""
         ...
 
-    def abort(self, writer: str, epoch: int) -> None:
+    def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
         """Drops the stages of an epoch."""
         ...
 

@@ -140,7 +140,7 @@ def abort(connection: Connection, message: Message, body: Abort, now: float) -> 
     core = connection.core
     checks.publisher(connection, body.client_id, body.session_id)
     _check(body)
-    _later(connection, message, lambda: core.log.staging.abort(body.writer, body.epoch))
+    _later(connection, message, lambda: core.log.staging.abort(body.writer, body.epoch, body.run))
 
 
 def _check(body: Stage | Commit | Abort) -> None:
@@ -150,7 +150,7 @@ def _check(body: Stage | Commit | Abort) -> None:
         raise failed("Epoch is from 0 to 2^63 - 1")
     if isinstance(body, Commit) and body.staged_by is not None and len(body.staged_by.encode()) > MOST_NAME_BYTES:
         raise failed(f"StagedBy has at most {MOST_NAME_BYTES} bytes")
-    if not isinstance(body, Abort) and len(body.run.encode()) > MOST_NAME_BYTES:
+    if len((body.run or "").encode()) > MOST_NAME_BYTES:
         raise failed(f"Run has at most {MOST_NAME_BYTES} bytes")
 
 
