@@ -7,7 +7,9 @@ Bytes come in through `Connection.receive`, and go out of those in `dirty`. What
 from __future__ import annotations
 
 import heapq
+import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.ports import AccessPort, LogPort, Pending, StatePort
 from echomesh.mesh.session import Session
 from echomesh.mesh.subscriptions import Subscriptions
+from echomesh.mesh.tickets import KEY_BYTES, Tickets
 from echomesh.mesh.topic_count import TopicCount
 from echomesh.mesh.ways import Ways
 from echomesh.native.mesh_publish import Publishes
@@ -47,6 +50,7 @@ class Counts:
     bridged_out: int = 0
     refused_events: int = 0
     too_far: int = 0
+    repeated_otherwise: int = 0  # commits of an epoch again, with another number of rows
 
 
 class MeshCore:
@@ -62,6 +66,8 @@ class MeshCore:
         local_access: AccessPort | None = None,
         credentials: Callable[[Server], tuple[str, str | None]] = lambda server: ("server", None),
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        ticket_key: bytes | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.log = log
         self.state = state
@@ -92,6 +98,7 @@ class MeshCore:
         self.topics = TopicCount(log, options.max_topics)
         self.subscriptions = Subscriptions(self)
         self.guesses = Failures()
+        self.tickets = Tickets(ticket_key or os.urandom(KEY_BYTES), wall_clock)
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
         self.bridges = Bridging(self, credentials)

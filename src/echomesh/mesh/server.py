@@ -39,6 +39,7 @@ class MeshServer:
         local_access: AccessPort | None = None,
         credentials: Callable[[Server], tuple[str, str | None]] = lambda server: ("server", None),
         bridge_tls: ssl.SSLContext | None = None,
+        ticket_key: bytes | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushing = False
@@ -57,6 +58,7 @@ class MeshServer:
             options or MeshOptions(),
             local_access=local_access,
             credentials=credentials,
+            ticket_key=ticket_key,
         )
         self.core.on_output = self.flush_soon
         self.core.on_timer = self._tick_at
