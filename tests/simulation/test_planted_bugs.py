@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from echomesh.errors import LogBehind
 from echomesh.mesh import publishing
 from echomesh.mesh.arrivals import Arrivals
 from echomesh.mesh.core import MeshCore
@@ -57,7 +58,10 @@ def an_event_is_skipped_now_and_then(patch: pytest.MonkeyPatch) -> None:
     get = Batches.get
 
     def skipping(self: Batches, environment: str, topic: str, offset: int, *rest: Any) -> Any:
-        return get(self, environment, topic, offset + (offset % 7 == 6), *rest)
+        try:
+            return get(self, environment, topic, offset + (offset % 7 == 6), *rest)
+        except LogBehind:  # there is none behind it
+            return get(self, environment, topic, offset, *rest)
 
     patch.setattr(Batches, "get", skipping)
 

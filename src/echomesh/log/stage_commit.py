@@ -12,7 +12,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogError, LogReadOnly, StageMissing
-from echomesh.log import duplicates, index, rebuild, stage_copy, state
+from echomesh.log import duplicates, rebuild, stage_copy, state
 from echomesh.log.layout import HEADER_BYTES, segment_header
 from echomesh.log.stage_copy import Ending, Key
 from echomesh.log.state import CommitNote, Run, Share
@@ -37,7 +37,9 @@ class StageCommit:
         self.note = note
         self.stages = dict(stages)
         self.rows: dict[Key, Window] = {}  # hashes of the rows, against duplicates
-        self.layouts = stage_copy.lay_out(log.storage, log.paths, stages, log.options.segment_bytes, self._know)
+        self.layouts = stage_copy.lay_out(
+            log.storage, log.paths, stages, log.options.segment_bytes, note.time_ns, self._window
+        )
         note.rows = sum(layout.count for layout in self.layouts.values())
         self.topics = {key: log.topic(*key) for key in self.layouts}
         for topic in self.topics.values():
@@ -50,15 +52,13 @@ class StageCommit:
         """The first offset and the number of rows for each topic."""
         return {key: (share.first, share.count) for key, share in zip(self.topics, self.note.shares, strict=True)}
 
-    def _know(self, key: Key, row: int, event: bytes) -> None:
+    def _window(self, key: Key) -> Window | None:
         options = self.log.options
         if options.duplicate_bytes <= 0 or options.duplicate_events <= 0:
-            return
-        if key not in self.rows:
-            age_ns = int(options.duplicate_s * 1e9)
-            self.rows[key] = Window(self.log.budget, self.log.log_id, options.duplicate_events, age_ns)
-        if self.rows[key].find(event, self.note.time_ns) == -1:
-            self.rows[key].enter(row, self.note.time_ns)
+            return None
+        age_ns = int(options.duplicate_s * 1e9)
+        made = self.rows[key] = Window(self.log.budget, self.log.log_id, options.duplicate_events, age_ns)
+        return made
 
     def journal(self) -> None:
         """Takes offsets and places; the journal says so afterwards."""
@@ -259,15 +259,12 @@ class StageCommit:
     def _write(self) -> None:
         log = self.log
         handles: dict[tuple[int, int], int] = {}
-        marked: dict[tuple[int, int], int] = {}
 
-        def row(number: int, base: int, offset: int, position: int, event: bytes) -> None:
-            if position >= marked.get((number, base), 0):
-                marked[number, base] = position + index.STEP_BYTES
-                log.numbered[number].marks.append((base, offset, position, self.note.time_ns))
+        def mark(number: int, base: int, offset: int, position: int) -> None:
+            log.numbered[number].marks.append((base, offset, position, self.note.time_ns))
 
         try:
-            for number, base, position, data in self._copies(row):
+            for number, base, position, data in self._copies(mark):
                 if (number, base) not in handles:
                     if len(handles) >= _COPY_HANDLES:
                         log.storage.close(handles.pop(next(iter(handles))))
@@ -277,6 +274,6 @@ class StageCommit:
             for handle in handles.values():
                 log.storage.close(handle)
 
-    def _copies(self, row: stage_copy.Row) -> Iterator[tuple[int, int, int, bytes]]:
+    def _copies(self, mark: stage_copy.Mark) -> Iterator[tuple[int, int, int, bytes]]:
         keys = {topic.number: key for key, topic in self.topics.items()}
-        return stage_copy.copies(self.log.storage, self.log.paths, self.note, keys, row, self.stages)
+        return stage_copy.copies(self.log.storage, self.log.paths, self.note, keys, mark, self.stages)

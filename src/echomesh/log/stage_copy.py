@@ -8,19 +8,21 @@ end: the names of the topics and the sum of all that is before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from time import sleep
 from typing import Final, NamedTuple
 
 import msgspec
 
 from echomesh.errors import StageMissing
+from echomesh.log.index import STEP_BYTES
 from echomesh.log.layout import HEADER_BYTES, Paths
-from echomesh.log.state import CommitNote, Share, TopicEnd
+from echomesh.log.state import CommitNote, TopicEnd
 from echomesh.log.storage import Storage
-from echomesh.native.log_record import HEADER_BYTES as RECORD_HEADER
-from echomesh.native.log_record import SHORT, Records, encode, scan
+from echomesh.native import log_stage
+from echomesh.native.log_record import SHORT, Records, scan
+from echomesh.native.log_stage import Cursor, Layout
 from echomesh.native.log_sums import crc32c
+from echomesh.native.log_window import Window
 
 
 class Purpose(msgspec.Struct, array_like=True):
@@ -48,31 +50,12 @@ class Stage(NamedTuple):
     ending: Ending
 
 
-@dataclass
-class Layout:
-    """The rows that a commit has for one topic: how many, and how they fill segments of their own."""
-
-    count: int = 0
-    bytes: int = 0
-    pieces: list[tuple[int, int]] = field(default_factory=list)  # rows and bytes of each segment
-
-    def add(self, size: int, limit: int) -> None:
-        """One more row; `limit` is what a segment takes."""
-        self.count += 1
-        self.bytes += size
-        if self.pieces and self.pieces[-1][1] + size <= limit - HEADER_BYTES:
-            rows, used = self.pieces[-1]
-            self.pieces[-1] = (rows + 1, used + size)
-        else:
-            self.pieces.append((1, size))
-
-
 Key = tuple[str, str]  # environment, name
 Write = Callable[[int, int, int, bytes], None]  # topic, segment, position, bytes
-Row = Callable[[int, int, int, int, bytes], None]  # topic, segment, offset, position, event
+Mark = Callable[[int, int, int, int], None]  # topic, segment, offset, position
 
 _CHUNK_BYTES: Final = 1 << 20
-_TURN_ROWS: Final = 64
+_TURN_BYTES: Final = 1 << 18
 _COPY_BYTES: Final = 1 << 18  # of one topic, written at once
 _BUFFERED_BYTES: Final = 8 << 20  # of all topics
 _purpose = msgspec.msgpack.Decoder(Purpose).decode
@@ -87,19 +70,19 @@ def path_of(paths: Paths, stage: str) -> str:
     return f"{paths.staging}/{stage}.stage"
 
 
-def _batches(storage: Storage, paths: Paths, stage: str) -> Iterator[Records]:
-    # All records of the file, about a MiB of them at a time; whatever is not a record is an error.
+def _batches(storage: Storage, paths: Paths, stage: str, chunk: int = _CHUNK_BYTES) -> Iterator[Records]:
+    # All records of the file, some at a time; whatever is not a record is an error.
     path = path_of(paths, stage)
     if not storage.exists(path):
         raise StageMissing(stage, "it is not there: never closed, aborted, or expired")
     handle = storage.open(path)
     try:
-        position, expected, size = 0, 0, _CHUNK_BYTES
+        position, expected, size = 0, 0, chunk
         while data := storage.pread(handle, size, position):
             records = scan(data, 0, expected)
             if len(records):
                 yield records
-                position, expected, size = position + records.next_position, records.next_offset, _CHUNK_BYTES
+                position, expected, size = position + records.next_position, records.next_offset, chunk
             elif len(data) == size and records.stopped == SHORT:
                 size = max(size * 2, int.from_bytes(data[:4], "little") + 8)
             else:
@@ -130,16 +113,14 @@ def check(storage: Storage, paths: Paths, stage: str) -> Stage:
     return found
 
 
-def _rows(storage: Storage, paths: Paths, stage: str, ending: Ending) -> Iterator[tuple[Key, bytes]]:
-    # The rows of a stage that was checked.
-    for records in _batches(storage, paths, stage):
-        for row, topic, _, event in records.tuples():
-            if row % _TURN_ROWS == 0:
-                sleep(0)  # others who append want the interpreter too, and not only every 5 ms
-            if 1 <= row <= ending.rows:
-                if not 0 <= topic < len(ending.topics):
-                    raise StageMissing(stage, f"it is not whole: row {row} has no topic")
-                yield ending.topics[topic], event
+def _rows(storage: Storage, paths: Paths, stage: str) -> Iterator[Records]:
+    # The records of a stage that was checked.
+    try:
+        for records in _batches(storage, paths, stage, _TURN_BYTES):
+            yield records
+            sleep(0)  # others who append want the interpreter too, and not only every 5 ms
+    except ValueError as error:
+        raise StageMissing(stage, f"it is not whole: {error}") from None
 
 
 def lay_out(
@@ -147,26 +128,23 @@ def lay_out(
     paths: Paths,
     stages: list[tuple[str, Ending]],
     segment_bytes: int,
-    seen: Callable[[Key, int, bytes], None] = lambda key, number, event: None,
+    now: int = 0,
+    window: Callable[[Key], Window | None] = lambda key: None,
 ) -> dict[Key, Layout]:
     """What each topic gets, in the order of the stages and of their rows.
 
-    `seen` is called with the topic of each row, its number among the topic's rows, and the row.
+    `window` gives a topic's window against duplicates; the rows are entered there, by their number in the topic.
     """
     found: dict[Key, Layout] = {}
     for stage, ending in stages:
-        for key, event in _rows(storage, paths, stage, ending):
-            layout = found.get(key)
-            if layout is None:
-                layout = found[key] = Layout()
-            seen(key, layout.count, event)
-            layout.add(record_bytes(event), segment_bytes)
-    return found
-
-
-def record_bytes(event: bytes) -> int:
-    """What a row's record takes in a segment."""
-    return (RECORD_HEADER + len(event) + 7) & ~7
+        layouts: list[Layout] = []
+        for key in ending.topics:
+            if key not in found:
+                found[key] = Layout(segment_bytes - HEADER_BYTES, window(key), now)
+            layouts.append(found[key])
+        for records in _rows(storage, paths, stage):
+            log_stage.lay_out(records, ending.rows, layouts)
+    return {key: layout for key, layout in found.items() if layout.count}
 
 
 def read_purpose(storage: Storage, path: str) -> Purpose | None:
@@ -186,60 +164,35 @@ def read_purpose(storage: Storage, path: str) -> Purpose | None:
         return None
 
 
-class _Cursor:
-    """Where the next row of a topic goes, and the rows that are not written yet."""
-
-    def __init__(self, share: Share) -> None:
-        self.number = share.number
-        self.runs = iter(share.runs)
-        self.left = 0
-        self.base = self.position = self.offset = 0
-        self.buffer = bytearray()
-
-    def put(self, event: bytes, time_ns: int) -> None:
-        if not self.left:
-            run = next(self.runs)
-            self.left, self.base, self.position, self.offset = run.count, run.base, run.position, run.first
-        self.buffer += encode(self.offset, time_ns, None, event)
-        self.left -= 1
-        self.offset += 1
-
-    def take(self) -> tuple[int, int, int, bytes]:
-        data, position = bytes(self.buffer), self.position
-        self.position += len(data)
-        self.buffer.clear()
-        return self.number, self.base, position, data
-
-
 def copies(
     storage: Storage,
     paths: Paths,
     note: CommitNote,
     topics: dict[int, Key],
-    row: Row | None = None,
+    mark: Mark | None = None,
     checked: dict[str, Ending] | None = None,
 ) -> Iterator[tuple[int, int, int, bytes]]:
     """(topic, segment, position, bytes) of everything that a commit puts into segments, in bounded pieces.
 
-    Stages that were `checked` already are not checked again but for the sum of each row.
+    Stages that were `checked` already are not checked again but for the sum of each row. `mark` is told some of the
+    rows, for an index.
     """
-    cursors = {topics[share.number]: _Cursor(share) for share in note.shares}
-    waiting = 0
+    cursors: dict[Key, Cursor] = {}
+    for share in note.shares:
+        runs = [(run.base, run.position, run.first, run.count) for run in share.runs]
+        cursors[topics[share.number]] = Cursor(share.number, runs)
+    nowhere = Cursor(-1, ())
     for stage in note.stages:
         ending = checked[stage] if checked else check(storage, paths, stage).ending
-        for key, event in _rows(storage, paths, stage, ending):
-            cursor = cursors[key]
-            before = len(cursor.buffer)
-            cursor.put(event, note.time_ns)
-            waiting += len(cursor.buffer) - before
-            if row is not None:
-                row(cursor.number, cursor.base, cursor.offset - 1, cursor.position + before, event)
-            if len(cursor.buffer) >= _COPY_BYTES or not cursor.left:
-                waiting -= len(cursor.buffer)
-                yield cursor.take()
-            elif waiting >= _BUFFERED_BYTES:
-                waiting = 0
-                yield from (other.take() for other in cursors.values() if other.buffer)
+        into = [cursors.get(key, nowhere) for key in ending.topics]
+        for records in _rows(storage, paths, stage):
+            marks: list[tuple[int, int, int, int]] = []
+            yield from log_stage.copy_rows(records, ending.rows, into, note.time_ns, _COPY_BYTES, STEP_BYTES, marks)
+            if mark is not None:
+                for found in marks:
+                    mark(*found)
+            if sum(cursor.size for cursor in into) >= _BUFFERED_BYTES:
+                yield from (cursor.take() for cursor in cursors.values() if cursor.size)
 
 
 def names(topics: list[TopicEnd]) -> dict[int, Key]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from typing_extensions import Buffer
@@ -15,24 +15,14 @@ from echomesh.errors import FencedWriter, StageMissing, StaleWriter
 from echomesh.log import stage_copy, state
 from echomesh.log.stage_commit import StageCommit
 from echomesh.log.stage_copy import Ending, Purpose
+from echomesh.log.stage_file import BESIDE, Staged, StageFile
 from echomesh.log.state import CommitNote, State
-from echomesh.native.log_record import encode
-from echomesh.native.log_sums import crc32c
 
 if TYPE_CHECKING:
     from echomesh.log.active import ActiveTopic
     from echomesh.log.core import LogCore
 
-_WRITE_BYTES: Final = 1 << 20
 _EXPIRY_STEP_NS: Final = 60 * 10**9
-
-
-class Staged(NamedTuple):
-    """A stage that was closed: what its writer tells whoever commits."""
-
-    stage: str
-    rows: int
-    checksum: int
 
 
 class Committed(NamedTuple):
@@ -43,72 +33,40 @@ class Committed(NamedTuple):
     repeated: bool
 
 
-class StageWriter:
+class StageWriter(StageFile):
     """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
 
     def __init__(self, log: LogCore, purpose: Purpose) -> None:
+        super().__init__(log.storage, log.paths, purpose)
         self.log = log
-        self.name = uuid.uuid4().hex
-        self.made_ns = purpose.made_ns
-        self.path = stage_copy.path_of(log.paths, self.name)
-        self.handle = log.storage.open(self.path + ".new", create=True)
-        self.topics: dict[tuple[str, str], int] = {}
-        self.rows = 0
-        self.position = 0
-        self.checksum = 0
         self.expired = False
-        self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
 
     def add(self, topic: str, event: Buffer, *, environment: str = "TST") -> None:
         """Adds a row."""
         if self.put(topic, event, environment):
             self.flush()
 
-    def put(self, topic: str, event: Buffer, environment: str) -> bool:
-        """Adds a row without writing; True when `flush` should be called."""
-        number = self.topics.setdefault((environment, topic), len(self.topics))
-        self.rows += 1
-        self.buffer += encode(self.rows, number, None, event)
-        return len(self.buffer) >= _WRITE_BYTES
-
-    def flush(self) -> None:
-        """Writes what was added."""
+    def _write(self, data: Buffer) -> None:
         if self.expired:
             raise StageMissing(self.name, "it was never closed, and expired")
         try:
-            self.log.storage.pwrite(self.handle, bytes(self.buffer), self.position)
+            super()._write(data)
         except OSError as error:
-            raise self.log.refused(error, len(self.buffer)) from error
-        self.position += len(self.buffer)
-        self.checksum = crc32c(self.buffer, self.checksum)
-        self.buffer.clear()
+            raise self.log.refused(error, memoryview(data).nbytes) from error
 
     def close(self) -> Staged:
         """Ends the stage; it is on disk afterwards."""
-        storage = self.log.storage
         try:
-            self.flush()
-            checksum = self.checksum
-            ending = Ending(list(self.topics), self.rows, checksum)
-            self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
-            self.flush()
-            storage.fdatasync(self.handle)
-            storage.rename(self.path + ".new", self.path)
-            storage.sync_directory(self.log.paths.staging)
+            return self.finish()
         except OSError as error:
             raise self.log.refused(error, self.position) from error
         finally:
-            self._leave()
-        return Staged(self.name, self.rows, checksum)
+            self.log.stages.writing.pop(self.name, None)
 
     def abort(self) -> None:
         """Drops the rows."""
-        self._leave()
-        self.log.storage.unlink(self.path + ".new")
-
-    def _leave(self) -> None:
         if self.log.stages.writing.pop(self.name, None) is not None:
-            self.log.storage.close(self.handle)
+            self.drop()
 
 
 class AsyncStageWriter:
@@ -161,22 +119,37 @@ class Stages:
         self.begun += 1
         self.runs.setdefault(writer, {}).setdefault(run, self.begun)
 
-    def commit(self, writer: str, epoch: int, run: str, stages: list[str]) -> Committed:
-        """Makes the named stages of this epoch part of their topics, all of them or none."""
+    def commit(
+        self,
+        writer: str,
+        epoch: int,
+        run: str,
+        stages: list[str],
+        *,
+        sums: Sequence[tuple[int, int]] | None = None,
+        staged_by: str | None = None,
+    ) -> Committed:
+        """Makes the named stages of this epoch part of their topics, all of them or none.
+
+        `sums` are the rows and the checksum that each stage has to have. `staged_by` is the writer that the stages
+        name, where it is another one: whoever goes on under a new name commits what was staged under the old one.
+        """
+        maker = writer if staged_by is None else staged_by
         with self.turn:
             log = self.log
             log.check_open()
             if (before := self._before(writer, epoch, run)) is not None:
                 return before
-            read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
-            note = CommitNote(writer, epoch, run, 0, log.options.clock(), stages, [], self._older(writer, run))
+            read = [(stage, self._read(stage, maker, epoch, run)) for stage in stages]
+            _check_sums(read, sums)
+            note = CommitNote(writer, epoch, run, 0, log.options.clock(), stages, [], self._older(maker, run))
             commit = StageCommit(log, note, read)
             commit.journal()
             state.remember(log.writers, note)
             for older in note.older_runs:
-                self.runs[writer].pop(older, None)
+                self.runs[maker].pop(older, None)
             commit.copy()
-            self._drop(writer, epoch, set(stages))
+            self._drop(maker, epoch, set(stages))
             return Committed(note.rows, commit.offsets, False)
 
     def _older(self, writer: str, run: str) -> list[str]:
@@ -205,22 +178,23 @@ class Stages:
             raise StageMissing(stage, f"it is of writer, epoch and run {meant}, not {(writer, epoch, run)}")
         return found.ending
 
-    def _drop(self, writer: str, epoch: int, winners: set[str]) -> None:
+    def _drop(self, writer: str, epoch: int, winners: set[str], run: str | None = None) -> None:
         winners = winners.union(*(stages for _, stages in self.copies))
         for name in self.log.storage.names(self.log.paths.staging):
             stage, path = name.partition(".")[0], f"{self.log.paths.staging}/{name}"
             if stage in winners or not name.endswith(".stage"):
                 continue
             purpose = stage_copy.read_purpose(self.log.storage, path)
-            if purpose is not None and purpose.writer == writer and purpose.epoch <= epoch:
+            meant = purpose is not None and purpose.writer == writer and purpose.epoch <= epoch
+            if purpose is not None and meant and run in (None, purpose.run):
                 self.log.storage.unlink(path)
 
-    def abort(self, writer: str, epoch: int) -> None:
-        """Drops the stages of this epoch that were not committed."""
+    def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
+        """Drops the stages of this epoch, or of one run in it, that were not committed."""
         with self.turn:
             last = self.log.writers.get(writer)
             if last is None or last.epoch != epoch:
-                self._drop(writer, epoch, set())
+                self._drop(writer, epoch, set(), run)
 
     def copied(self, synced_at: int) -> None:
         """Drops stages whose copies were synced by a sync that began behind them; the checkpoint is
@@ -278,7 +252,20 @@ class Stages:
             if writer is not None:
                 writer.expired = made_late = writer.made_ns < oldest
             else:
-                purpose = stage_copy.read_purpose(self.log.storage, path) if name.endswith(".stage") else None
+                ours = name.endswith((".stage", BESIDE))
+                purpose = stage_copy.read_purpose(self.log.storage, path) if ours else None
                 made_late = purpose is None or purpose.made_ns < oldest
             if made_late and stage not in committed:
                 self.log.storage.unlink(path)
+
+
+def _check_sums(found: Sequence[tuple[str, Ending]], sums: Sequence[tuple[int, int]] | None) -> None:
+    if sums is None:
+        return
+    if len(sums) != len(found):
+        raise StageMissing(found[0][0] if found else "", f"{len(found)} stages are named, with {len(sums)} checksums")
+    for (stage, ending), (rows, checksum) in zip(found, sums, strict=True):
+        if (ending.rows, ending.checksum) != (rows, checksum):
+            raise StageMissing(
+                stage, f"it has {ending.rows} rows and checksum {ending.checksum:08x}, not {rows} and {checksum:08x}"
+            )

@@ -16,6 +16,12 @@ class Body(Struct, rename="pascal", gc=False):
     """The properties of a command."""
 
 
+class Figures(Body):
+    """Goes with some errors: what a program needs to know of them."""
+
+    figures: list[Any]
+
+
 class Server(Struct, rename="pascal", gc=False, frozen=True):
     """Where an EventMesh server is reached."""
 
@@ -24,7 +30,10 @@ class Server(Struct, rename="pascal", gc=False, frozen=True):
 
 
 class Hello(Body):
-    """Begins a session. `urn`, `port` and `log_id` are those of a calling server, `topics` those of its bridge."""
+    """Begins a session, by a password or a ticket.
+
+    `urn`, `port` and `log_id` are those of a calling server, `topics` those of its bridge.
+    """
 
     client_id: str
     environment: str = "TST"
@@ -37,6 +46,7 @@ class Hello(Body):
     pid: int | None = None
     log_id: bytes | None = None
     topics: list[str] | None = None
+    ticket: str | None = None
 
 
 class Welcome(Body):
@@ -230,21 +240,29 @@ class Topics(Body):
 
 
 class AskOffsets(Body):
-    """Where a topic begins and ends, and which offset was the first at `time` (nanoseconds since 1970) or later."""
+    """Where a topic begins and ends, and which offset was the first at `time` (nanoseconds since 1970) or later.
+
+    With `topics`, the same for many of them.
+    """
 
     client_id: str
     session_id: str
-    topic: str
+    topic: str = ""
     time: int | None = None
+    topics: list[str] | None = None
 
 
 class Offsets(Body):
-    """`latest` is the offset that the next event gets; `at_time` answers `time`."""
+    """`latest` is the offset that the next event gets; `at_time` answers `time`.
+
+    `many` answers `topics`, in their order: (earliest, latest, at time), and nothing for a topic that is not there.
+    """
 
     log_id: bytes
     earliest: int
     latest: int
     at_time: int | None = None
+    many: list[tuple[int, int, int | None] | None] | None = None
 
 
 class Fetch(Body):
@@ -259,17 +277,41 @@ class Fetch(Body):
 
 
 class Fetched(Body):
-    """`records` is a run of stored records (see the format of the log), or `lost` says which can't be had."""
+    """`records` is a run of stored records (see the format of the log), or `lost` says which can't be had.
+
+    `why` is then `gone` (retention), `hole` (lost in an unclean stop) or `corrupt`.
+    """
 
     log_id: bytes
     offset: int
     next_offset: int
     records: bytes = b""
     lost: tuple[int, int] | None = None
+    why: str | None = None
+
+
+class AskTicket(Body):
+    """Asks for a ticket: `right` is `read` or `stage`, `filters` say for which topics, all that one may by default."""
+
+    client_id: str
+    session_id: str
+    right: str
+    filters: list[str] | None = None
+
+
+class Ticket(Body):
+    """A ticket, and how long it holds."""
+
+    ticket: str
+    seconds: float
 
 
 class Stage(Body):
-    """Rows for a staged publish. `done` ends the stage; `topics` and `cloud_events` go together, one by one."""
+    """Rows for a staged publish; `done` ends the stage.
+
+    `topics` and `cloud_events` go together, one by one. Or `records` are rows as they stand in the file of a stage, and
+    `topics` those that they name for the first time, in the order of their numbers.
+    """
 
     client_id: str
     session_id: str
@@ -281,17 +323,23 @@ class Stage(Body):
     topics: list[str] = []
     cloud_events: list[Raw] = []
     done: bool = False
+    records: bytes | None = None
 
 
 class Staged(Body):
-    """The stage's name, for the commit, and its rows so far."""
+    """The stage's name, for the commit, and its rows so far; once it is done, the checksum of them all."""
 
     stage: str
     rows: int
+    checksum: int | None = None
 
 
 class Commit(Body):
-    """Makes stages part of their topics, all or none."""
+    """Makes stages part of their topics, all or none.
+
+    `rows` and `checksums` are what each stage has to have. `staged_by` is the writer that the stages name, where it is
+    another one.
+    """
 
     client_id: str
     session_id: str
@@ -299,23 +347,28 @@ class Commit(Body):
     epoch: int
     run: str
     stages: list[str]
+    rows: list[int] | None = None
+    checksums: list[int] | None = None
+    staged_by: str | None = None
 
 
 class CommittedStages(Body):
-    """What was committed, the same however often it is asked."""
+    """What was committed, the same however often it is asked; `repeated` when it had been done before."""
 
     epoch: int
     run: str
     rows: int
+    repeated: bool = False
 
 
 class Abort(Body):
-    """Drops the stages of an epoch."""
+    """Drops the stages of an epoch, or of one run in it."""
 
     client_id: str
     session_id: str
     writer: str
     epoch: int
+    run: str | None = None
 
 
 class Route(Body):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import BadEvent, BadTopic
 from echomesh.events import Event
-from echomesh.mesh.codes import ErrorCode, Purpose, Status
+from echomesh.mesh.codes import Command, ErrorCode, Purpose, Status
 from echomesh.mesh.refusal import Refusal, failed, forbidden
 from echomesh.native import mesh_event
 from echomesh.topics import parse_topic
@@ -53,6 +53,12 @@ def admin(connection: Connection, client_id: str | None, session_id: str | None)
     if not session.rights.admin:
         raise forbidden(f"{session.client_id} has no right `admin`", ErrorCode.NOT_AUTHORIZED)
     return session
+
+
+def within_ticket(allowed: frozenset[Command], command: int) -> None:
+    """Refuses what the ticket of a session is not for."""
+    if command not in allowed:
+        raise forbidden(f"the session's ticket is not for {Command(command).name}", ErrorCode.NOT_AUTHORIZED)
 
 
 def within_rate(session: Session, now: float, count: int = 1) -> None:

@@ -17,7 +17,7 @@ from echomesh.mesh.bodies import Ack, Body, Disconnect, Hello, Nack, Subscribe, 
 from echomesh.mesh.client_acks import Run, TopicAcks
 from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happening, Refused, Stored, Told, Up
 from echomesh.mesh.client_outbox import Asked, Outbox, State
-from echomesh.mesh.client_wire import HotMessage, decode_hot, failure
+from echomesh.mesh.client_wire import HotMessage, decode_hot, failure, stage_error
 from echomesh.mesh.codes import Command
 from echomesh.mesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh.ranges import LARGEST
@@ -254,7 +254,7 @@ class ClientCore(Outbox):
         elif command is Command.DISCONNECT_RESPONSE:
             happened.append(Ended())
         elif (asked := self._pending.pop(message.seq, None)) is not None:
-            happened.append(Refused(asked.token, error, asked.resumes))
+            happened.append(Refused(asked.token, stage_error(message) or error, asked.resumes))
         elif (found := self.flight.forget(message.seq)) is not None:
             happened.append(Refused(found[0], error))
         else:

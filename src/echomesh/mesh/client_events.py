@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from echomesh.errors import MeshError
+from echomesh.errors import EchomeshError, MeshError
 from echomesh.mesh.bodies import Body, Server
 from echomesh.mesh.client_acks import TopicAcks
 
@@ -40,7 +40,7 @@ class Refused(Struct):
     """
 
     token: Any
-    error: MeshError
+    error: EchomeshError
     resumed: bool = False
 
 

@@ -304,7 +304,7 @@ class Link:
 
     def _refused(self, refused: Refused) -> None:
         if refused.resumed:
-            if self._owner is not None:
+            if self._owner is not None and isinstance(refused.error, MeshError):
                 self._owner.failed(refused.error)
         elif not refused.token.done():
             refused.token.set_exception(refused.error)

@@ -7,11 +7,11 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from echomesh.errors import RequestFailed
+from echomesh.errors import FencedWriter, LogError, RequestFailed, StageMissing, StaleWriter
 from echomesh.errors.mesh import BY_CODE, RateLimited
-from echomesh.mesh.bodies import Server
+from echomesh.mesh.bodies import Figures, Server
 from echomesh.mesh.codes import Status
-from echomesh.mesh.protocol import encode_value
+from echomesh.mesh.protocol import Message, encode_value
 
 
 class HotBody(Struct, rename="pascal", gc=False):
@@ -38,6 +38,12 @@ class HotMessage(Struct, array_like=True, gc=False):
     body: HotBody | None = None
 
 
+_figures: Final = msgspec.msgpack.Decoder(Figures | None).decode
+_STAGE_ERRORS: Final[dict[str | None, type[LogError]]] = {
+    "STALE_WRITER": StaleWriter,
+    "FENCED_WRITER": FencedWriter,
+    "STAGE_MISSING": StageMissing,
+}
 decode_hot: Final = msgspec.msgpack.Decoder(HotMessage).decode
 
 
@@ -57,3 +63,15 @@ def failure(status: int | None, error: str | None, description: str | None) -> R
     if kind is None:
         kind = RateLimited if status == Status.TPS_OVERLOAD else RequestFailed
     return kind(description or "")
+
+
+def stage_error(message: Message) -> LogError | None:
+    """What a refusal of a staged publish is in Python, with its figures; None for any other refusal."""
+    kind = _STAGE_ERRORS.get(message.error)
+    if kind is None:
+        return None
+    try:
+        body = _figures(message.body)
+        return kind(*body.figures) if body is not None else None
+    except (msgspec.MsgspecError, TypeError):
+        return None

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import BadMessage, EchomeshError, LogError
-from echomesh.mesh import protocol
-from echomesh.mesh.bodies import Body
+from echomesh.mesh import checks, protocol
+from echomesh.mesh.bodies import Body, Figures
 from echomesh.mesh.codes import Command, ErrorCode, Status
 from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.protocol import Message
-from echomesh.mesh.refusal import Refusal, failed
+from echomesh.mesh.refusal import Refusal, failed, refused_by
 from echomesh.mesh.requests import HANDLERS
 
 if TYPE_CHECKING:
@@ -173,11 +173,13 @@ class Connection(Pipe):
             self.answer(message.command, seq, status=Status.FAIL, error=ErrorCode.INVALID_SEQ, description=why)
             return
         try:
+            if self.session is not None and self.session.allowed is not None:
+                checks.within_ticket(self.session.allowed, message.command)
             handler(self, message, body, now)
         except Refusal as refusal:
             self.refuse(message, refusal)
         except EchomeshError as error:
-            self.refuse(message, failed(str(error)))
+            self.refuse(message, refused_by(error))
 
     def _from_server(self, link: Link, message: Message, now: float) -> None:
         try:
@@ -222,6 +224,7 @@ class Connection(Pipe):
         self.answer(
             message.command,
             message.seq,
+            Figures(list(refusal.figures)) if refusal.figures else None,
             status=refusal.status,
             error=refusal.error,
             description=refusal.description,

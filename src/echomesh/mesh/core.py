@@ -7,7 +7,9 @@ Bytes come in through `Connection.receive`, and go out of those in `dirty`. What
 from __future__ import annotations
 
 import heapq
+import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from echomesh.mesh.ports import AccessPort, Login, Logins, LogPort, Pending, Sta
 from echomesh.mesh.session import Session
 from echomesh.mesh.strangers import Strangers
 from echomesh.mesh.subscriptions import Subscriptions
+from echomesh.mesh.tickets import KEY_BYTES, Tickets
 from echomesh.mesh.topic_count import TopicCount
 from echomesh.mesh.ways import Ways
 from echomesh.native.mesh_publish import Publishes
@@ -50,6 +53,7 @@ class Counts:
     bridged_out: int = 0
     refused_events: int = 0
     too_far: int = 0
+    repeated_otherwise: int = 0  # commits of an epoch again, with another number of rows
 
 
 class MeshCore:
@@ -66,6 +70,8 @@ class MeshCore:
         credentials: Callable[[Server], Login] = lambda server: ("server", None),
         logins: Logins | None = None,
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        ticket_key: bytes | None = None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.log = log
         self.state = state
@@ -96,6 +102,7 @@ class MeshCore:
         self.subscriptions = Subscriptions(self)
         self.stages = OpenStages(options.max_stages)
         self.guesses = Failures()
+        self.tickets = Tickets(ticket_key or os.urandom(KEY_BYTES), wall_clock)
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
         self.bridges = Bridging(self, credentials, logins or LoginsInMemory())

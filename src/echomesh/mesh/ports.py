@@ -33,11 +33,20 @@ class Staging(Protocol):
         """Begins a stage."""
         ...
 
-    def commit(self, writer: str, epoch: int, run: str, stages: list[str]) -> Committed:
+    def commit(
+        self,
+        writer: str,
+        epoch: int,
+        run: str,
+        stages: list[str],
+        *,
+        sums: Sequence[tuple[int, int]] | None = None,
+        staged_by: str | None = None,
+    ) -> Committed:
         """Makes stages part of their topics."""
         ...
 
-    def abort(self, writer: str, epoch: int) -> None:
+    def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
         """Drops the stages of an epoch."""
         ...
 
@@ -126,6 +135,10 @@ class AccessPort(Protocol):
 
     def rights(self, client_id: str) -> Rights | None:
         """The rights that are in force now."""
+        ...
+
+    def mark(self, client_id: str) -> bytes:
+        """Stands for the client's entry: another one as soon as its password or its rights change."""
         ...
 
 

@@ -16,6 +16,7 @@ from echomesh.mesh.bodies import (
     Ack,
     AddBridge,
     AskOffsets,
+    AskTicket,
     AskTopics,
     Body,
     Bridges,
@@ -39,6 +40,7 @@ from echomesh.mesh.bodies import (
     Stage,
     Staged,
     Subscribe,
+    Ticket,
     Topics,
     Unsubscribe,
     Welcome,
@@ -98,6 +100,8 @@ BODIES: Final[dict[Command, type[Body] | None]] = {
     Command.ABORT_RESPONSE: None,
     Command.NOTICE: Notice,
     Command.ROUTES: Routes,
+    Command.TICKET_REQUEST: AskTicket,
+    Command.TICKET_RESPONSE: Ticket,
 }
 
 _NIL: Final = b"\xc0"

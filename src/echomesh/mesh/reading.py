@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from echomesh.errors import BadTopic, LogBehind, LogCorrupt, OffsetsLost
+from echomesh.errors import BadTopic, HoleError, LogBehind, LogCorrupt, OffsetGone, OffsetsLost
 from echomesh.mesh import checks
 from echomesh.mesh.bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics, TopicState
 from echomesh.mesh.protocol import Message
@@ -13,8 +13,10 @@ from echomesh.topics import matches, parse_filter
 
 if TYPE_CHECKING:
     from echomesh.mesh.connection import Connection
+    from echomesh.mesh.session import Session
 
 MOST_BYTES: Final = 4 << 20
+MOST_TOPICS: Final = 10_000
 
 
 def topics(connection: Connection, message: Message, body: AskTopics, now: float) -> None:
@@ -36,17 +38,36 @@ def topics(connection: Connection, message: Message, body: AskTopics, now: float
 
 
 def offsets(connection: Connection, message: Message, body: AskOffsets, now: float) -> None:
-    """Where a topic begins and ends."""
+    """Where a topic begins and ends, or many of them."""
     session = checks.session_of(connection, body.client_id, body.session_id)
-    topic = checks.readable(session, body.topic)
+    log = connection.core.log
+    if body.topics is not None:
+        if len(body.topics) > MOST_TOPICS:
+            raise failed(f"Topics has at most {MOST_TOPICS} entries: ask in several requests")
+        many = [_offsets(connection, session, name, body.time) for name in body.topics]
+        connection.answer(message.command, message.seq, Offsets(log.log_id, 0, 0, None, many))
+        return
+    found = _offsets(connection, session, body.topic, body.time)
+    if found is None:
+        found = (0, 0, None if body.time is None else 0)
+    connection.answer(message.command, message.seq, Offsets(log.log_id, *found))
+
+
+def _offsets(
+    connection: Connection, session: Session, name: str, time_ns: int | None
+) -> tuple[int, int, int | None] | None:
+    topic = checks.readable(session, name)
     log = connection.core.log
     bounds = log.bounds(session.environment, topic)
     if bounds is None:
-        at_time = None if body.time is None else 0
-        connection.answer(message.command, message.seq, Offsets(log.log_id, 0, 0, at_time))
-        return
-    at_time = None if body.time is None else log.offset_at(session.environment, topic, body.time)
-    connection.answer(message.command, message.seq, Offsets(log.log_id, *bounds, at_time))
+        return None
+    at_time = None
+    while time_ns is not None and at_time is None:
+        try:
+            at_time = log.offset_at(session.environment, topic, time_ns)
+        except OffsetGone:
+            continue  # retention was quicker, and the next look begins behind it
+    return (*bounds, at_time)
 
 
 def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> None:
@@ -66,7 +87,8 @@ def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> 
         records = log.read(session.environment, topic, body.offset, max_bytes=wanted, max_records=until - body.offset)
     except (OffsetsLost, LogCorrupt) as lost:
         behind = lost.last + 1
-        answer = Fetched(log.log_id, body.offset, behind, lost=(body.offset, behind))
+        why = "corrupt" if isinstance(lost, LogCorrupt) else "hole" if isinstance(lost, HoleError) else "gone"
+        answer = Fetched(log.log_id, body.offset, behind, lost=(body.offset, behind), why=why)
     except LogBehind as error:
         raise failed(str(error)) from None
     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from echomesh.errors import EchomeshError, LoginBusy
-from echomesh.mesh import checks, publishing, reading, staged
+from echomesh.mesh import checks, publishing, reading, staged, tickets
 from echomesh.mesh.bodies import (
     Ack,
     AddBridge,
@@ -25,6 +25,7 @@ from echomesh.mesh.ports import Pending, Rights
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import MOST_NAME_BYTES, Refusal, failed, forbidden
 from echomesh.mesh.session import Session
+from echomesh.mesh.tickets import PURPOSES, TicketRights
 from echomesh.native.mesh_publish import Lane
 
 if TYPE_CHECKING:
@@ -72,8 +73,13 @@ def hello(connection: Connection, message: Message, body: Hello, now: float) -> 
             connection.refuse(message, failed(str(error)))
         connection.checked(later)
 
+    access = core.access_of(connection)
     try:
-        core.access_of(connection).verify(body.client_id, body.password, checked)
+        if body.ticket is None:
+            access.verify(body.client_id, body.password, checked)
+        else:
+            found = core.tickets.verify(body.ticket, body.client_id, access)
+            checked(None if found is None else TicketRights(*found, core.tickets.left(found[0])))
     except LoginBusy as error:
         connection.finish(message.seq)
         connection.refuse(message, failed(str(error)))
@@ -85,13 +91,17 @@ def _welcome(connection: Connection, message: Message, body: Hello, rights: Righ
     if rights is None:
         core.guesses.failed(connection.peer, now, body.client_id)
         core.counts.refused_hellos += 1
-        raise forbidden("unknown client or wrong password", ErrorCode.NOT_AUTHORIZED)
+        why = "unknown client or wrong password" if body.ticket is None else "the ticket is worth nothing (any more)"
+        raise forbidden(why, ErrorCode.NOT_AUTHORIZED)
     if not rights.may_use(body.environment):
         raise forbidden(f"{body.client_id} may not use {body.environment}", ErrorCode.NOT_AUTHORIZED)
     if body.is_server and not rights.server:
         raise forbidden(f"{body.client_id} has no right to speak as a server", ErrorCode.NOT_AUTHORIZED)
     if body.is_server:
         core.bridges.checked(body)
+    ticket = rights if isinstance(rights, TicketRights) else None
+    if ticket is not None and body.purpose != PURPOSES[ticket.right]:
+        raise failed(f"a ticket to {ticket.right} is for Purpose {int(PURPOSES[ticket.right])}")
     core.guesses.succeeded(connection.peer, body.client_id)
     batch = min(max(body.buffer_cloud_events or core.options.batch_events, 1), MOST_BATCH)
     session = Session(core.new_id(), body, rights, connection, batch)
@@ -100,7 +110,10 @@ def _welcome(connection: Connection, message: Message, body: Hello, rights: Righ
     core.sessions[session.id] = session
     core.known(connection)
     connection.session = session
-    if session.purpose is Purpose.PUBLISH and not session.is_server:
+    if ticket is not None:
+        session.allowed = ticket.allowed
+        core.later(now + ticket.left_s, lambda: connection.close() if connection.session is session else None)
+    elif session.purpose is Purpose.PUBLISH and not session.is_server:
         connection.lane = Lane(
             connection,
             core.waiting,
@@ -246,4 +259,5 @@ HANDLERS: Final[dict[int, Handler]] = {
     Command.ADD_BRIDGE_REQUEST: add_bridge,
     Command.REMOVE_BRIDGE_REQUEST: remove_bridge,
     Command.BRIDGES_REQUEST: bridges,
+    Command.TICKET_REQUEST: tickets.give,
 }

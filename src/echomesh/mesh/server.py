@@ -40,6 +40,7 @@ class MeshServer:
         credentials: Callable[[Server], Login] = lambda server: ("server", None),
         logins: Logins | None = None,
         bridge_tls: ssl.SSLContext | None = None,
+        ticket_key: bytes | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushing = False
@@ -59,6 +60,7 @@ class MeshServer:
             local_access=local_access,
             credentials=credentials,
             logins=logins,
+            ticket_key=ticket_key,
         )
         self.core.on_output = self.flush_soon
         self.core.on_timer = self._tick_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from echomesh.mesh.codes import Purpose
+from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Session:
         """Stages that are being begun, and not among those yet."""
         self.gone: set[str] = set()
         """Topics that a newer session took over: late acknowledgements of them are no mistake."""
+        self.allowed: frozenset[Command] | None = None
+        """The only commands that a session with a ticket may give; None for all."""
         self.link: Link | None = None
         """Set when a server is at the other end."""
         self.delivery = Delivery(self, connection.core, batch)

@@ -76,6 +76,14 @@ class _Checked:
         """The rights that are in force now."""
         return self._access().rights(client_id)
 
+    def mark(self, client_id: str) -> bytes:
+        """Stands for the client's entry: another one as soon as its password or its rights change."""
+        client = self._access().get(client_id)
+        if client is None:
+            return b""
+        entry = (client.client_id, client.password.salt, client.password.key, client.rights)
+        return hashlib.blake2b(repr(entry).encode(), digest_size=16).digest()
+
     def _look(self, client_id: str, password: str | None) -> _Look | None:
         if (data := usable(password)) is None:
             return None

@@ -21,6 +21,7 @@ from echomesh.mesh.http import HttpOptions, serve_http
 from echomesh.mesh.ports import AccessPort
 from echomesh.mesh.server import MeshServer
 from echomesh.mesh.state import FILE_NAME, StateFile
+from echomesh.mesh.tickets import read_key
 from echomesh.mesh.verifying import AsyncAccess
 from echomesh.node.address import Address
 from echomesh.node.config import Config
@@ -79,6 +80,7 @@ class Node:
             credentials=credentials,
             logins=KeptLogins(self.directory / LOGINS_FILE),
             bridge_tls=bridge_tls,
+            ticket_key=read_key(self.directory),
         )
         self._serving = True
         self._held.push_async_callback(self._stop_serving)

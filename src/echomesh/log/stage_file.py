@@ -1,0 +1,115 @@
+"""A stage as it is written: a file of its own in the data directory, whoever writes it.
+
+The log's writer process need not be the one: a task on the same machine may stage its rows itself. Only the commit is
+the writer's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
+
+from echomesh.log import stage_copy
+from echomesh.log.layout import Paths
+from echomesh.log.stage_copy import Ending, Key, Purpose
+from echomesh.log.storage import RealStorage, Storage
+from echomesh.native.log_record import encode
+from echomesh.native.log_sums import crc32c
+
+WRITE_BYTES: Final = 1 << 20
+BESIDE: Final = ".task"  # behind the name of a stage that another process is writing
+
+
+class Staged(NamedTuple):
+    """A stage that was closed: what its writer tells whoever commits."""
+
+    stage: str
+    rows: int
+    checksum: int
+
+
+class StageFile:
+    """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
+
+    def __init__(self, storage: Storage, paths: Paths, purpose: Purpose, suffix: str = ".new") -> None:
+        self.storage = storage
+        self.paths = paths
+        self.name = uuid.uuid4().hex
+        self.made_ns = purpose.made_ns
+        self.path = stage_copy.path_of(paths, self.name)
+        self.topics: dict[Key, int] = {}
+        self.rows = 0
+        self.position = 0
+        self.checksum = 0
+        self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
+        self.fresh = self.path + suffix
+        self.handle = storage.open(self.fresh, create=True)
+
+    def put(self, topic: str, event: Buffer, environment: str) -> bool:
+        """Adds a row without writing; True when `flush` should be called."""
+        number = self.topics.setdefault((environment, topic), len(self.topics))
+        self.rows += 1
+        self.buffer += encode(self.rows, number, None, event)
+        return len(self.buffer) >= WRITE_BYTES
+
+    def put_rows(self, rows: Buffer, count: int, topics: Sequence[Key]) -> None:
+        """Writes rows that are in the file's own form already, and were checked.
+
+        `topics` are those that they name for the first time, in the order of their numbers.
+        """
+        for key in topics:
+            self.topics.setdefault(key, len(self.topics))
+        self.flush()
+        self._write(rows)
+        self.rows += count
+
+    def flush(self) -> None:
+        """Writes what was added."""
+        if self.buffer:
+            self._write(self.buffer)
+            self.buffer.clear()
+
+    def _write(self, data: Buffer) -> None:
+        self.storage.pwrite(self.handle, bytes(data), self.position)
+        self.position += memoryview(data).nbytes
+        self.checksum = crc32c(data, self.checksum)
+
+    def finish(self) -> Staged:
+        """Ends the stage; it is on disk afterwards."""
+        try:
+            self.flush()
+            checksum = self.checksum
+            ending = Ending(list(self.topics), self.rows, checksum)
+            self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
+            self.flush()
+            self.storage.fdatasync(self.handle)
+            self.storage.rename(self.fresh, self.path)
+            self.storage.sync_directory(self.paths.staging)
+        finally:
+            self.storage.close(self.handle)
+        return Staged(self.name, self.rows, checksum)
+
+    def drop(self) -> None:
+        """Ends it, and its rows are gone."""
+        self.storage.close(self.handle)
+        self.storage.unlink(self.fresh)
+
+
+def stage_beside(
+    directory: str | os.PathLike[str], writer: str, epoch: int, run: str, part: int, *, storage: Storage | None = None
+) -> StageFile:
+    """Begins a stage from another process than the log's writer, on the same machine."""
+    made = StageFile(
+        storage or RealStorage(),
+        Paths(str(Path(directory).absolute())),
+        Purpose(writer, epoch, run, part, time.time_ns()),
+        BESIDE,
+    )
+    made.flush()  # what it is for stands there from the beginning, so that the writer lets it be
+    return made

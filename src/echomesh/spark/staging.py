@@ -1,0 +1,303 @@
+"""Where the rows of a write wait for their commit, and who commits: a server, or a data directory of this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from echomesh.errors import LogLocked, RateLimited, UsageError
+from echomesh.log import LogOptions, TopicLog
+from echomesh.log.stage_file import StageFile, stage_beside
+from echomesh.mesh.bodies import Abort, Commit, CommittedStages, Stage, Staged
+from echomesh.mesh.codes import Command, Purpose
+from echomesh.native.log_stage import check_rows
+from echomesh.spark.remote import Pass, connect, session_of, ticket_for
+from echomesh.spark.rows import Block, judge
+from echomesh.spark.sink_options import SinkOptions
+
+LOCKED_S: Final = 10.0  # another query may be committing to the same directory
+PAUSE_S: Final = 0.05
+
+
+class About(NamedTuple):
+    """What a stage is for."""
+
+    writer: str
+    epoch: int
+    run: str
+    part: int
+
+
+class Finished(NamedTuple):
+    """A stage that is on disk."""
+
+    stage: str
+    rows: int
+    checksum: int
+
+
+class Outcome(NamedTuple):
+    """What a commit did; `rows` are those of the first time."""
+
+    rows: int
+    repeated: bool
+
+
+class Open(Protocol):
+    """A stage that is being written."""
+
+    def put(self, block: Block) -> None:
+        """Adds rows."""
+
+    def finish(self) -> Finished:
+        """They are on disk afterwards."""
+
+    def abort(self) -> None:
+        """Nobody wants them."""
+
+
+class Staging(Protocol):
+    """What a task carries to stage its rows: small, picklable, and with nothing secret in its `repr`."""
+
+    def begin(self, about: About) -> Open:
+        """A new stage."""
+
+
+class Committer(Protocol):
+    """Commits stages, in the driver."""
+
+    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+        """All of them, or none."""
+
+    def abort(self, about: About) -> None:
+        """Drops what this run has staged and not committed."""
+
+    def close(self) -> None:
+        """Lets go of it all."""
+
+
+# A data directory of this machine
+
+
+@dataclass(frozen=True)
+class LocalStaging:
+    """Tasks write their stages into the data directory themselves."""
+
+    directory: str
+    environment: str
+
+    def begin(self, about: About) -> LocalStage:
+        """A new stage."""
+        try:
+            return LocalStage(stage_beside(self.directory, *about), self.environment)
+        except FileNotFoundError:
+            raise UsageError(
+                f"{self.directory} is no data directory on this machine: with a cluster, write over a server"
+            ) from None
+
+
+class LocalStage:
+    """A stage in a file of this task's own."""
+
+    def __init__(self, file: StageFile, environment: str) -> None:
+        self._file = file
+        self._environment = environment
+
+    def put(self, block: Block) -> None:
+        """Adds rows."""
+        rows, count, topics = block
+        file = self._file
+        check_rows(rows, file.rows + 1, len(file.topics) + len(topics), judge)
+        file.put_rows(rows, count, [(self._environment, topic) for topic in topics])
+
+    def finish(self) -> Finished:
+        """They are on disk afterwards."""
+        return Finished(*self._file.finish())
+
+    def abort(self) -> None:
+        """Nobody wants them."""
+        self._file.drop()
+
+
+class LocalCommitter:
+    """Is the log's writer for as long as a commit takes."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._log: TopicLog | None = None
+
+    def _open(self) -> TopicLog:
+        # Rows of a commit are not looked for among earlier ones, so no time is spent to remember those.
+        until = time.monotonic() + LOCKED_S
+        while self._log is None:
+            try:
+                self._log = TopicLog(self.directory, LogOptions(duplicate_events=0))
+            except LogLocked as locked:
+                if time.monotonic() > until:
+                    raise UsageError(
+                        f"{locked}; a sink with path writes to it itself. Where a node runs, write through it: "
+                        "option server instead of path"
+                    ) from None
+                time.sleep(PAUSE_S)
+        return self._log
+
+    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+        """All of them, or none."""
+        done = self._open().core.stages.commit(
+            about.writer,
+            about.epoch,
+            about.run,
+            [stage.stage for stage in stages],
+            sums=[(stage.rows, stage.checksum) for stage in stages],
+            staged_by=staged_by,
+        )
+        return Outcome(done.rows, done.repeated)
+
+    def abort(self, about: About) -> None:
+        """Drops what this run has staged and not committed."""
+        self._open().core.stages.abort(about.writer, about.epoch, about.run)
+
+    def close(self) -> None:
+        """Others may write now."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+# A server
+
+
+@dataclass(frozen=True)
+class ServerStaging(Pass):
+    """Tasks send their rows to a server, with a ticket."""
+
+    def begin(self, about: About) -> ServerStage:
+        """A new stage."""
+        return ServerStage(self, about)
+
+
+class ServerStage:
+    """A stage of a server. It works on a block while the next one is made."""
+
+    def __init__(self, known: Pass, about: About) -> None:
+        self._session = session_of(known, Purpose.PUBLISH)
+        self._about = about
+        self._name: str | None = None
+        self._sent: tuple[str, Stage] | None = None
+        self._rows = 0
+
+    def put(self, block: Block) -> None:
+        """Adds rows."""
+        records, count, topics = block
+        self._rows += count
+        self._send(records, topics, done=False)
+
+    def _send(self, records: bytes, topics: list[str], *, done: bool) -> None:
+        self._settle()
+        body = Stage("", "", *self._about, stage=self._name, topics=topics, records=records, done=done)
+        if self._name is None:
+            self._begin(body)
+        else:
+            self._sent = (self._session.send(Command.STAGE_REQUEST, body), body)
+
+    def _begin(self, body: Stage) -> None:
+        # The connection may be gone since the task before; only the first request of a stage may be sent twice.
+        while True:
+            try:
+                staged: Staged = self._session.ask(Command.STAGE_REQUEST, body)
+            except RateLimited:
+                time.sleep(PAUSE_S)
+            else:
+                self._name = staged.stage
+                return
+
+    def _settle(self) -> Staged | None:
+        while self._sent is not None:
+            seq, body = self._sent
+            try:
+                staged: Staged = self._session.receive(seq)
+            except RateLimited:
+                # The client's limit is for all its tasks together.
+                time.sleep(PAUSE_S)
+                self._sent = (self._session.send(Command.STAGE_REQUEST, body), body)
+            else:
+                self._sent = None
+                return staged
+        return None
+
+    def finish(self) -> Finished:
+        """They are on disk afterwards."""
+        self._send(b"", [], done=True)
+        staged = self._settle()
+        assert staged is not None
+        if staged.rows != self._rows:
+            raise UsageError(f"stage {staged.stage} has {staged.rows} rows at the server, and {self._rows} were sent")
+        return Finished(staged.stage, staged.rows, staged.checksum or 0)
+
+    def abort(self) -> None:
+        """Nobody wants them: a stage that is not finished ends with its connection."""
+        self._session.close()
+
+
+class ServerCommitter:
+    """Asks the server to commit, as the client itself."""
+
+    def __init__(self, chosen: SinkOptions) -> None:
+        self._session = connect(chosen, Purpose.PUBLISH)
+
+    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+        """All of them, or none; asked again as often as the connection breaks, as that changes nothing."""
+        body = Commit(
+            "",
+            "",
+            about.writer,
+            about.epoch,
+            about.run,
+            [stage.stage for stage in stages],
+            [stage.rows for stage in stages],
+            [stage.checksum for stage in stages],
+            staged_by,
+        )
+        done: CommittedStages = self._session.ask(Command.COMMIT_REQUEST, body)
+        return Outcome(done.rows, done.repeated)
+
+    def abort(self, about: About) -> None:
+        """Drops what this run has staged and not committed."""
+        self._session.ask(Command.ABORT_REQUEST, Abort("", "", about.writer, about.epoch, about.run))
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self._session.close()
+
+
+def staging_for(chosen: SinkOptions) -> Staging:
+    """What tasks carry; for a server it has a ticket, which the driver gets here."""
+    if chosen.server is None:
+        directory = str(Path(chosen.path or "").absolute())
+        with_log(directory)
+        return LocalStaging(directory, chosen.environment)
+    session = connect(chosen, Purpose.PUBLISH)
+    try:
+        filters = None if chosen.topic is None else [chosen.topic]
+        ticket = ticket_for(session, "stage", filters)
+    finally:
+        session.close()
+    return ServerStaging(chosen.server, chosen.client_id or "", chosen.environment, chosen.topic or "", ticket)
+
+
+def with_log(directory: str) -> None:
+    """Makes the data directory if there is none yet."""
+    if not Path(directory, "log-id").exists():
+        committer = LocalCommitter(directory)
+        committer._open()
+        committer.close()
+
+
+def committer_for(chosen: SinkOptions) -> Committer:
+    """Who commits."""
+    if chosen.server is None:
+        return LocalCommitter(str(Path(chosen.path or "").absolute()))
+    return ServerCommitter(chosen)
