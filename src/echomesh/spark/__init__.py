@@ -1,5 +1,26 @@
 """Topics as DataFrames, batch and streaming: `spark.readStream.format("echomesh")`.
 
 In come options (`options`), out go Arrow record batches (`source`, `stream`). `reach` says how a log is reached;
-`session` makes a tuned local Spark, with a Java of its own where the machine has none.
+`launch` makes a tuned local Spark, with a Java of its own where the machine has none.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from echomesh.spark.batch import read_topic, stream_topic
+    from echomesh.spark.launch import session
+
+# PySpark is imported when one of them is asked for: importing it takes half a second.
+_WHERE = {"read_topic": "batch", "session": "launch", "stream_topic": "batch"}
+
+__all__ = ["read_topic", "session", "stream_topic"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from echomesh.errors import DataLoss, OffsetGone, OffsetsLost, UnknownTopic
 from echomesh.errors.log import LogCorrupt
 from echomesh.log import LogReader, TopicReader, arrow
+from echomesh.log.layout import parquet_name
+from echomesh.log.segments import listed
 from echomesh.spark.reach import Range
 from echomesh.topics import Matcher
 
@@ -100,6 +102,17 @@ class LocalReach:
         if known is None:
             known = self.averages[topic.name] = _sampled(topic, start, until)
         return known
+
+    def converted(self, topic: str) -> list[tuple[int, int, str]]:
+        """(first offset, the one behind the last, path) of each segment that is a Parquet file, in order."""
+        reader = self._topics()[topic]
+        found = listed(reader.log.storage, reader.directory)
+        behind = [*found.firsts[1:], reader.end]
+        return [
+            (first, until, f"{reader.directory}/{parquet_name(first)}")
+            for first, until in zip(found.firsts, behind, strict=True)
+            if first in found.converted
+        ]
 
     def way(self) -> LocalWay:
         """What tasks carry."""

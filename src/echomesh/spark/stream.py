@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -23,9 +23,12 @@ from echomesh.spark.options import Place
 from echomesh.spark.plan import Part, parts
 from echomesh.spark.reach import Bounds, Range, Reach
 from echomesh.spark.source import reach, read
+from echomesh.topics import matches
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SAID: Final = 1000  # gaps that are remembered
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -36,6 +39,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns.chosen(schema)
         self.target: Offsets | None = None  # of a query that ends where the log ended when it began
         self.lost = 0
+        self.said: set[str] = set()
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -68,12 +72,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch that begins at `start` is to end."""
-        bounds = self._bounds()
-        ranges = self._ranges(Offsets.of(start), bounds, self.target)
+        before = Offsets.of(start)
+        ranges = self._ranges(before, self._bounds(), self.target)
         if not isinstance(limit, ReadAllAvailable):
             ranges = self.cutter.cut(ranges, self._limits(limit))
-        ends = {one.topic: one.until for one in ranges}
-        return Offsets(self.reach.log_id, ends).json()
+        kept = {topic: at for topic, at in before.topics.items() if not self._subscribed(topic)}
+        after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges})
+        return start if after == before else after.json()
 
     def _limits(self, limit: ReadLimit) -> Limits:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets
@@ -95,39 +100,49 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = Offsets.of(end)
         bounds = self._bounds()
         if until.log_id != self.reach.log_id:
-            self.lost += starts.lost(self.options, _another(until.log_id, self.reach.log_id))
+            self._lost(_another(until.log_id, self.reach.log_id))
             return []
-        ranges = [one for one in self._ranges(Offsets.of(start), bounds, until) if one.topic in until.topics]
-        return parts(self.reach, self.options, ranges, self.columns)
+        return parts(self.reach, self.options, self._ranges(Offsets.of(start), bounds, until), self.columns)
 
     def _bounds(self) -> Bounds:
         return self.reach.bounds(self.reach.topics(self.options.subscribe))
+
+    def _subscribed(self, topic: str) -> bool:
+        return any(matches(filter, topic) for filter in self.options.subscribe)
 
     def _ranges(self, start: Offsets, bounds: Bounds, target: Offsets | None) -> list[Range]:
         """From `start` up to the end, or the target's; what the log has not got any more is loss."""
         begin = start.topics
         if start.log_id != self.reach.log_id:
-            self.lost += starts.lost(self.options, _another(start.log_id, self.reach.log_id))
+            self._lost(_another(start.log_id, self.reach.log_id))
             begin = {}
         for topic in begin.keys() - bounds.keys():
-            self.lost += starts.lost(self.options, DataLoss(topic, 0, begin[topic], "the topic is gone"))
+            if self._subscribed(topic):
+                self._lost(DataLoss(topic, 0, begin[topic], "the topic is gone"))
         ranges = []
         for topic, (earliest, end) in bounds.items():
-            until = end if target is None else target.topics.get(topic, begin.get(topic, earliest))
             at = begin.get(topic, earliest)
-            ranges.append(Range(topic, *self._inside(topic, at, until, earliest, end)))
+            until = end if target is None else target.topics.get(topic, at)
+            if at < until or topic in begin:  # a new topic counts from its first event on
+                ranges.append(Range(topic, *self._inside(topic, at, until, earliest, end)))
         return ranges
 
     def _inside(self, topic: str, at: int, until: int, earliest: int, end: int) -> tuple[int, int]:
         if max(at, until) > end:
             reason = f"the topic ends at {end}, before what was read: was its directory made anew?"
-            self.lost += starts.lost(self.options, DataLoss(topic, end, max(at, until) - 1, reason))
+            self._lost(DataLoss(topic, end, max(at, until) - 1, reason))
             return end, end
         if at < earliest and at < until:
             last = min(earliest, until) - 1
-            self.lost += starts.lost(self.options, DataLoss(topic, at, last, "they were removed before they were read"))
-            return min(earliest, until), until
+            self._lost(DataLoss(topic, at, last, "they were removed before they were read"))
+            return last + 1, until
         return at, max(at, until)
+
+    def _lost(self, loss: DataLoss) -> None:
+        # A batch meets the same gap when it is measured and when it is planned.
+        if str(loss) not in self.said:
+            self.lost += starts.lost(self.options, loss)
+            self.said = {*self.said, str(loss)} if len(self.said) < SAID else {str(loss)}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
