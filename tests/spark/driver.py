@@ -55,7 +55,7 @@ class Killer(StreamWriter):
             os.kill(pid, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def write(self, iterator: Iterator[Any]) -> Done:  # type: ignore[override]
+    def write(self, iterator: Iterator[Any]) -> Done:
         """Stages the rows of a task."""
         if self.first("worker"):
 
@@ -80,25 +80,36 @@ class Killer(StreamWriter):
         for point in ("before-record", "before-reply"):
             if self.first(point):
                 self.ask_and_die(messages, whole=point == "before-reply")
+        before = self.end_of_topic() if self.kill == "after-reply" else 0
         super().commit(messages, batchId)
-        if self.first("after-reply"):
+        # A batch that was committed before the last driver died changes nothing now: the next one is meant.
+        if self.kill == "after-reply" and self.end_of_topic() > before and self.first("after-reply"):
             self.end_driver()
+
+    def end_of_topic(self) -> int:
+        """How many rows everybody sees."""
+        session = connect(self.options, Purpose.PUBLISH)
+        try:
+            latest: int = session.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", self.options.topic or "")).latest
+            return latest
+        finally:
+            session.close()
 
     def ask_and_die(self, messages: list[Any], *, whole: bool) -> None:
         """Sends the request to commit, or only a part of it; dies when the server has done it, or at once."""
         session = connect(self.options, Purpose.PUBLISH)
-        about, topic = messages[0].about, self.options.topic or ""
-        before = session.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", topic)).latest
+        about, before = messages[0].about, self.end_of_topic()
+        session.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", self.options.topic or ""))
         stages = [message.stage for message in messages if message.stage is not None]
         names, rows = [stage.stage for stage in stages], [stage.rows for stage in stages]
-        body = Commit("", "", *about[:3], names, rows, [stage.checksum for stage in stages])
+        checksums = [stage.checksum for stage in stages]
+        body = Commit("", "", about.writer, about.epoch, about.run, names, rows, checksums)
         body.client_id, body.session_id = session.hello.client_id, session._session_id
         frame = framed(encode(Command.COMMIT_REQUEST, "commit", body))
         assert session._socket is not None
         session._socket.sendall(frame if whole else frame[:-1])
         if whole:
-            other = connect(self.options, Purpose.PUBLISH)
-            while other.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", topic)).latest == before:
+            while self.end_of_topic() == before:
                 time.sleep(0.01)
         self.end_driver()
 
@@ -118,7 +129,7 @@ class Killing(DefaultSource):
 
 def main(wanted: dict[str, Any]) -> None:
     """Runs the query."""
-    from echomesh.spark.session import session
+    from echomesh.spark import session
 
     place = Path(wanted["place"])
     config = {

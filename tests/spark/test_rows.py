@@ -18,20 +18,19 @@ from echomesh.spark import rows as rows_of_spark
 from echomesh.spark.rows import Block, Rows, judge
 from tests.support.counts import count
 
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("id", pa.string()),
-        ("source", pa.string()),
-        ("type", pa.string()),
-        ("subject", pa.string()),
-        ("datacontenttype", pa.string()),
-        ("dataschema", pa.string()),
-        ("time", pa.timestamp("us", "UTC")),
-        ("data", pa.binary()),
-        ("attributes", pa.map_(pa.string(), pa.string())),
-    ]
-)
+FIELDS: list[tuple[str, pa.DataType]] = [
+    ("topic", pa.string()),
+    ("id", pa.string()),
+    ("source", pa.string()),
+    ("type", pa.string()),
+    ("subject", pa.string()),
+    ("datacontenttype", pa.string()),
+    ("dataschema", pa.string()),
+    ("time", pa.timestamp("us", "UTC")),
+    ("data", pa.binary()),
+    ("attributes", pa.map_(pa.string(), pa.string())),
+]
+SCHEMA = pa.schema(FIELDS)
 
 
 def batch(rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:

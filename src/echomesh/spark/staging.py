@@ -132,7 +132,7 @@ class LocalCommitter:
         self._log: TopicLog | None = None
 
     def check(self) -> None:
-        """Raises when somebody else writes there for longer than a commit takes; makes a directory that is not there."""
+        """Raises when somebody else writes there for longer than a commit takes; makes the directory if need be."""
         if writer_of(Paths(self.directory).lock) or not Path(self.directory, "log-id").exists():
             self._open()
             self.close()
