@@ -79,6 +79,7 @@ async def storm(directory: Path, seed: int, chance: float) -> Storm:
     return made
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("chance", [0.0, 0.003], ids=["steady", "unsteady"])
 def test_what_an_event_loop_was_told_is_there_once_whatever_the_disk_does(shm_dir: Path, chance: float) -> None:
     for seed in range(count(3, 300)):

@@ -80,6 +80,7 @@ class Storm(Promises):
                     self.keep(topic, first + i, encoded)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("chance", [0.0, 0.01], ids=["steady", "unsteady"])
 @pytest.mark.parametrize("background", [False, True], ids=["calls", "background"])
 def test_what_was_acknowledged_is_there_once_whatever_threads_and_the_disk_do(
