@@ -7,7 +7,6 @@ said when a query is made.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from importlib import import_module
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
@@ -48,8 +47,12 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A batch write."""
-        return import_module("echomesh.spark.sink").batch_writer(self.options, schema, overwrite)
+        from echomesh.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """A streaming write."""
-        return import_module("echomesh.spark.sink").stream_writer(self.options, schema, overwrite)
+        from echomesh.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

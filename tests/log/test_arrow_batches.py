@@ -14,6 +14,7 @@ from echomesh.events import Event
 from echomesh.log.arrow import SCHEMA, Builder, schema
 from echomesh.native.log_blocks import kept_memory
 from tests.log.arrow_support import EVENTS, all_of, packed, row, rows, values
+from tests.log.parquet_support import records_of
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.sets(st.sampled_from(SCHEMA.names)).map(sorted), st.randoms())
@@ -79,3 +80,35 @@ def test_memory_of_dropped_batches_is_kept_within_bounds() -> None:
     for size in (1 << 20, 3 << 20, 5 << 20, 1 << 30):
         all_of(Builder("t", max_bytes=size), events)
     assert 0 < kept_memory() <= 128 << 20
+
+
+def test_one_builder_takes_records_of_many_topics() -> None:
+    names = ["a", "bb/c", "a", "", "ddd"]
+    builder = Builder("", max_rows=7)
+    found = []
+    expected = []
+    for turn, name in enumerate(names):
+        builder.turn(name)
+        records = records_of([packed(id=f"{turn}-{i}") for i in range(turn * 2)])
+        found += builder.add(records)
+        expected += [(name, f"{turn}-{i}", records.first + i) for i in range(turn * 2)]
+    found += builder.rest()
+    assert [batch.num_rows for batch in found] == [7, 7, 6]
+    seen = [tuple(one.values()) for batch in found for one in batch.select(["topic", "id", "offset"]).to_pylist()]
+    assert seen == expected
+    for batch in found:
+        batch.validate(full=True)
+    builder.turn("a")
+    assert list(builder.rest()) == []
+
+
+@pytest.mark.parametrize("max_bytes", [200, 1000, 5000])
+def test_batches_of_many_topics_stay_within_their_bytes(max_bytes: int) -> None:
+    builder = Builder("", max_bytes=max_bytes)
+    found = []
+    for turn in range(40):
+        builder.turn("t" * (turn * 6 % 100 + 1))
+        found += builder.add(records_of([packed(id=str(i)) for i in range(5)]))
+    found += builder.rest()
+    assert sum(batch.num_rows for batch in found) == 200
+    assert all(batch.nbytes <= max_bytes + 64 or batch.num_rows == 1 for batch in found)

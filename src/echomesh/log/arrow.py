@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES: Final = 16 << 20  # what Spark is to be given at most
 BATCH_BYTES: Final = 4 << 20  # more of it stays in the processor's cache
 BATCH_ROWS: Final = 1 << 17
+READ_BYTES: Final = 1 << 20
+FEW_BYTES: Final = 4096  # for each event where only a few are wanted
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -77,12 +79,22 @@ def batches(
     gap is given first, then the reader's error (`OffsetGone`, `HoleError`, `LogCorrupt`) names it; a record
     that is no event raises `NotAnEvent`. Columns that are not asked for are neither copied nor checked.
     """
-    end = topic.end
-    if stop is not None and stop > end:
-        raise LogBehind(topic.name, stop, end)
     builder = Builder(topic.name, columns, max_bytes, max_rows)
+    yield from fill(topic, start, topic.end if stop is None else stop, builder)
+    yield from builder.rest()
+
+
+def fill(topic: TopicReader, start: int, stop: int, builder: Builder) -> Iterator[pa.RecordBatch]:
+    """The batches that the events of these offsets fill, with what the builder has of other topics.
+
+    The last ones stay in the builder; before an error they are given.
+    """
+    end = topic.end
+    if stop > end:
+        yield from builder.rest()
+        raise LogBehind(topic.name, stop, end)
+    builder.turn(topic.name)
     offset = start
-    stop = end if stop is None else stop
     while offset < stop:
         try:
             if (found := topic.parquet_at(offset)) is not None:
@@ -92,14 +104,15 @@ def batches(
                     yield batch
                     offset += batch.num_rows
                 continue
-            records = topic.read(offset, max_records=stop - offset)
+            records = topic.read(
+                offset, max_bytes=min(READ_BYTES, FEW_BYTES * (stop - offset)), max_records=stop - offset
+            )
         except Exception:
             # What was read before the gap comes before the news of it.
             yield from builder.rest()
             raise
         yield from builder.add(records)
         offset = records.next_offset
-    yield from builder.rest()
 
 
 def _converted(
@@ -149,6 +162,12 @@ class Builder:
             raise UsageError(f"a batch of {max_bytes} bytes and {max_rows} rows holds nothing")
         self.numbers = [NAMES.index(name) for name in self.schema.names]
         self.scanner = Scanner(topic.encode(), self.numbers, max_bytes, max_rows, _judge)
+
+    def turn(self, topic: str) -> None:
+        """The records that come now are of this topic."""
+        if topic != self.topic:
+            self.topic = topic
+            self.scanner.turn(topic.encode())
 
     def add(self, records: Records) -> Iterator[pa.RecordBatch]:
         """The batches that these records fill."""

@@ -29,6 +29,9 @@ cdef class Columns:
     cdef int active[7]              # the wanted ones of ID to DATA
     cdef int active_count
     cdef bytes topic
+    cdef list turns                 # (row behind the last, topic) of the topics before
+    cdef int64_t topic_bytes        # of one row, 0 when the column is not wanted
+    cdef int64_t before_bytes       # what the rows of the topics before have more than as many of this one
     cdef int64_t *offsets
     cdef int64_t *timestamps
     cdef int64_t *times

@@ -36,7 +36,8 @@ cdef class Columns:
         self.hint = LEAST_ROWS
         for i in wanted:
             self.wanted |= 1 << i
-        self.row_bytes = (PyBytes_GET_SIZE(topic) + 4 if self.wanted & 1 << TOPIC else 0)
+        self.turns = []
+        self.topic_bytes = PyBytes_GET_SIZE(topic) + 4 if self.wanted & 1 << TOPIC else 0
         for i in range(OFFSET, ATTRIBUTES + 1):
             if self.wanted & 1 << i:
                 self.row_bytes += 8 if i <= TIME else 4
@@ -124,9 +125,21 @@ cdef class Columns:
         """Whether no more rows should be added: the next one, or most that could come, do not fit."""
         return self.rows >= self.max_rows or self.bytes >= self.max_bytes
 
+    def turn(self, bytes topic not None) -> None:
+        """The rows that come now are of this topic."""
+        cdef int64_t before = self.topic_bytes
+        if topic == self.topic:
+            return
+        if self.rows:
+            self.turns.append((self.rows, self.topic))
+        self.topic = topic
+        if before:
+            self.topic_bytes = PyBytes_GET_SIZE(topic) + 4
+            self.before_bytes += self.rows * (before - self.topic_bytes)
+
     cdef int finish_row(self, int64_t offset, int64_t time_ns) noexcept nogil:
         # 0 when the row would be one too many.
-        cdef int64_t n = self.rows, bytes = self.row_bytes * (n + 1)
+        cdef int64_t n = self.rows, bytes = (self.row_bytes + self.topic_bytes) * (n + 1) + self.before_bytes
         cdef int i, k
         cdef column_t *c
         for k in range(self.active_count):
@@ -198,7 +211,8 @@ cdef class Columns:
         while self.hint < rows + 16:
             self.hint *= 2
         self.drop()
-        self.rows = self.bytes = 0
+        self.rows = self.bytes = self.before_bytes = 0
+        self.turns.clear()
         return rows, found
 
     cdef object bits(self, uint8_t **bits, int64_t nulls):
@@ -216,19 +230,36 @@ cdef class Columns:
         return found
 
     cdef tuple topics(self):
-        # The same name in every row.
-        cdef int64_t size = PyBytes_GET_SIZE(self.topic), rows = self.rows, room, offsets_room, i, filled
-        cdef uint8_t *data = <uint8_t *>take_memory(rows * size, &room)
+        # The same name in every row of a turn.
+        cdef int64_t rows = self.rows, total = 0, start = 0, room, offsets_room
+        cdef int64_t stop
+        cdef bytes name
+        cdef list turns = [*self.turns, (rows, self.topic)]
+        for stop, name in turns:
+            total += (stop - start) * PyBytes_GET_SIZE(name)
+            start = stop
+        cdef uint8_t *data = <uint8_t *>take_memory(total, &room)
         cdef int32_t *offsets = <int32_t *>take_memory((rows + 1) * 4, &offsets_room)
-        found = (None, as_block(offsets, (rows + 1) * 4, offsets_room), as_block(data, rows * size, room))
+        found = (None, as_block(offsets, (rows + 1) * 4, offsets_room), as_block(data, total, room))
         if data == NULL or offsets == NULL:
             raise MemoryError
-        for i in range(rows + 1):
-            offsets[i] = <int32_t>(i * size)
-        memcpy(data, PyBytes_AS_STRING(self.topic), size)
-        filled = size
-        while filled < rows * size:
-            i = min(filled, rows * size - filled)
-            memcpy(data + filled, data, i)
-            filled += i
+        offsets[0] = 0
+        start = 0
+        for stop, name in turns:
+            repeat(data + offsets[start], offsets + start, stop - start, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            start = stop
         return found
+
+
+cdef void repeat(uint8_t *data, int32_t *ends, int64_t rows, const char *text, int64_t size) noexcept nogil:
+    # The text so many times, and where each of them ends.
+    cdef int64_t i, filled = size, whole = rows * size
+    for i in range(rows):
+        ends[i + 1] = <int32_t>(ends[0] + (i + 1) * size)
+    if rows == 0:
+        return
+    memcpy(data, text, size)
+    while filled < whole:
+        i = min(filled, whole - filled)
+        memcpy(data + filled, data, i)
+        filled += i

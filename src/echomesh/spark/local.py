@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from echomesh.log.view import TopicName
 
+SAMPLES: Final = 64  # topics that are looked into at a time: those with most events
 SAMPLE_BYTES: Final = 1 << 16
 
 
@@ -38,7 +39,7 @@ class _Topics:
         if not self.log.view.live:
             self.log.look()
         found = self.log.topics()
-        if found is not self.listed or len(found) != len(self.names):
+        if found is not self.listed and found != self.listed:
             self.listed = found
             self.names = {topic.name: topic for topic in found if topic.environment == self.environment}
 
@@ -61,6 +62,7 @@ class LocalReach:
         self.environment = environment
         self.open: _Topics | None = None
         self.averages: dict[str, float] = {}
+        self.matched: tuple[dict[str, TopicName], tuple[str, ...], list[str]] | None = None
         self.log_id = self._topics().log.log_id.hex()
 
     def _topics(self) -> _Topics:
@@ -75,10 +77,13 @@ class LocalReach:
 
     def topics(self, filters: Sequence[str]) -> list[str]:
         """The topics that match one of these filters, in order of their names."""
-        matcher: Matcher[int] = Matcher()
-        for number, filter in enumerate(filters):
-            matcher.add(filter, number)
-        return sorted(name for name in self._topics().names if matcher.match(name))
+        names = self._topics().names
+        if self.matched is None or self.matched[0] is not names or self.matched[1] != tuple(filters):
+            matcher: Matcher[int] = Matcher()
+            for number, filter in enumerate(filters):
+                matcher.add(filter, number)
+            self.matched = names, tuple(filters), sorted(name for name in names if matcher.match(name))
+        return self.matched[2]
 
     def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
         """The first offset that is kept and the end, of each of these topics that there is."""
@@ -94,14 +99,12 @@ class LocalReach:
 
     def sizes(self, ranges: Sequence[Range]) -> list[int]:
         """About how many bytes each of these has."""
-        found = self._topics()
-        return [round((until - start) * self._average(found[name], start, until)) for name, start, until in ranges]
-
-    def _average(self, topic: TopicReader, start: int, until: int) -> float:
-        known = self.averages.get(topic.name)
-        if known is None:
-            known = self.averages[topic.name] = _sampled(topic, start, until)
-        return known
+        found, known = self._topics(), self.averages
+        unknown = [one for one in ranges if one.topic not in known]
+        for name, start, until in sorted(unknown, key=lambda one: one.start - one.until)[:SAMPLES]:
+            known[name] = _sampled(found[name], start, until)
+        usual = sum(known.values()) / max(1, len(known))
+        return [round((until - start) * known.get(name, usual)) for name, start, until in ranges]
 
     def converted(self, topic: str) -> list[tuple[int, int, str]]:
         """(first offset, the one behind the last, path) of each segment that is a Parquet file, in order."""
@@ -161,12 +164,12 @@ class LocalWay:
     log_id: str
     fresh: bool = field(default=False, repr=False, compare=False)
 
-    def scan(self, topic: str, start: int, until: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(self, topic: str, start: int, until: int, builder: arrow.Builder) -> Iterator[pa.RecordBatch]:
         """The events of these offsets as record batches; see `Way`."""
         reader = self._topics()[topic]
         if reader.end < until:
             reader.log.refresh()
-        return arrow.batches(reader, start, until, columns=columns)
+        return arrow.fill(reader, start, until, builder)
 
     def _topics(self) -> _Topics:
         key = (self.directory, self.environment)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from echomesh.log.arrow import Builder
+
 
 class Range(NamedTuple):
     """Offsets of one topic, from `start` up to but not with `until`."""
@@ -23,13 +25,12 @@ class Range(NamedTuple):
 class Way(Protocol):
     """What a task carries: small, picklable, and with nothing secret in its `repr`."""
 
-    def scan(self, topic: str, start: int, until: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The events of these offsets, with these columns, in batches of less than 16 MiB; a larger event comes
-        alone.
+    def scan(self, topic: str, start: int, until: int, builder: Builder) -> Iterator[pa.RecordBatch]:
+        """The batches that the events of these offsets fill; what fills none stays in the builder.
 
-        What comes before a gap is given first. Then `OffsetGone`, `HoleError`, `LogCorrupt` or `NotAnEvent` name
-        it, and a new scan behind their `last` goes on. `UnknownTopic` and `LogBehind` say that the log was made
-        anew.
+        So a batch may have events of many topics. What comes before a gap is given first, up to the last row. Then
+        `OffsetGone`, `HoleError`, `LogCorrupt` or `NotAnEvent` name it, and a new scan behind their `last` goes on.
+        `UnknownTopic` and `LogBehind` say that the log was made anew.
         """
 
 

@@ -171,10 +171,10 @@ class ServerWay(Pass):
 
     log_id: str
 
-    def scan(self, topic: str, start: int, until: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def scan(self, topic: str, start: int, until: int, builder: arrow.Builder) -> Iterator[pa.RecordBatch]:
         """The events of these offsets as record batches; see `Way`."""
         session = session_of(self, Purpose.SUBSCRIBE)
-        builder = arrow.Builder(topic, columns)
+        builder.turn(topic)
         for found in _answers(session, topic, start, until):
             if found.log_id.hex() != self.log_id:
                 raise DataLoss(topic, found.offset, until - 1, f"{self.server} has become another log")
@@ -185,7 +185,6 @@ class ServerWay(Pass):
             if records.next_offset != found.next_offset:
                 raise LogCorrupt(topic, records.next_offset, found.next_offset - 1)
             yield from builder.add(records)
-        yield from builder.rest()
 
 
 def _gap(topic: str, found: FetchedView) -> EchomeshError:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from echomesh.errors import DataLoss, LogCorrupt, NotAnEvent, OffsetsLost
+from echomesh.log import arrow
 from echomesh.spark import columns, options, starts
 from echomesh.spark.plan import Part, parts
-from echomesh.spark.reach import Range, Reach, Way
+from echomesh.spark.reach import Range, Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+BATCH_BYTES: Final = 1 << 20  # what Spark takes in fastest: it is still in the cache when the JVM reads it
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +41,9 @@ def reach(chosen: options.SourceOptions) -> Reach:
         from echomesh.spark.local import LocalReach
 
         return LocalReach(chosen.path or "", chosen.environment)
-    found: Reach = import_module("echomesh.spark.remote").ServerReach(chosen)
-    return found
+    from echomesh.spark.remote import ServerReach
+
+    return ServerReach(chosen)
 
 
 class BatchReader(DataSourceReader):
@@ -66,22 +69,21 @@ class BatchReader(DataSourceReader):
 def read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task; none for the partition that Spark makes up when there are none."""
     if isinstance(partition, Part):
+        builder = arrow.Builder("", partition.columns, BATCH_BYTES)
         for one in partition.ranges:
-            yield from _scan(partition.way, one, partition)
+            yield from _scan(partition, one, builder)
+        yield from builder.rest()
 
 
-def _scan(way: Way, wanted: Range, part: Part) -> Iterator[pa.RecordBatch]:
+def _scan(part: Part, wanted: Range, builder: arrow.Builder) -> Iterator[pa.RecordBatch]:
     topic, start, until = wanted
     while start < until:
         try:
-            for batch in way.scan(topic, start, until, part.columns):
-                yield batch
-                start += batch.num_rows
+            yield from part.way.scan(topic, start, until, builder)
             return
         except (OffsetsLost, LogCorrupt, NotAnEvent) as gap:
             first, last = max(gap.first, start), min(gap.last, until - 1)
-            loss = DataLoss(topic, first, last, str(gap))
             if part.fail_on_data_loss:
-                raise loss from None
+                raise DataLoss(topic, first, last, str(gap)) from None
             logger.warning("%d events lost: %s", last - first + 1, gap)
             start = last + 1

@@ -72,11 +72,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch that begins at `start` is to end."""
-        before = Offsets.of(start)
-        ranges = self._ranges(before, self._bounds(), self.target)
+        before, bounds = Offsets.of(start), self._bounds()
+        ranges = self._ranges(before, bounds, self.target)
         if not isinstance(limit, ReadAllAvailable):
             ranges = self.cutter.cut(ranges, self._limits(limit))
-        kept = {topic: at for topic, at in before.topics.items() if not self._subscribed(topic)}
+        others = before.topics.keys() - bounds.keys()
+        kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges})
         return start if after == before else after.json()
 
