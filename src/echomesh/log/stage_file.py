@@ -113,3 +113,8 @@ def stage_beside(
     )
     made.flush()  # what it is for stands there from the beginning, so that the writer lets it be
     return made
+
+
+def drop_stage(directory: str | os.PathLike[str], stage: str) -> None:
+    """Drops a stage that nobody will commit."""
+    Path(stage_copy.path_of(Paths(str(directory)), stage)).unlink(missing_ok=True)

@@ -139,6 +139,7 @@ class Stages:
             log = self.log
             log.check_open()
             if (before := self._before(writer, epoch, run)) is not None:
+                self._drop(maker, epoch, set())
                 return before
             read = [(stage, self._read(stage, maker, epoch, run)) for stage in stages]
             _check_sums(read, sums)

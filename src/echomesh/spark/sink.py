@@ -108,11 +108,12 @@ class _Writer:
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drops what the tasks staged."""
-        about = next((message.about for message in messages if isinstance(message, Done)), None)
-        if about is not None:
+        done = [message for message in messages if isinstance(message, Done)]
+        stages = [message.stage for message in done if message.stage is not None]
+        if stages:
             committer = committer_for(self.options)
             try:
-                _quietly(lambda: committer.abort(about))
+                _quietly(lambda: committer.abort(done[0].about, stages))
             finally:
                 committer.close()
 

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from echomesh.errors import LogLocked, RateLimited, UsageError
 from echomesh.log import LogOptions, TopicLog
-from echomesh.log.stage_file import StageFile, stage_beside
+from echomesh.log.layout import Paths
+from echomesh.log.lock import writer_of
+from echomesh.log.stage_file import StageFile, drop_stage, stage_beside
 from echomesh.mesh.bodies import Abort, Commit, CommittedStages, Stage, Staged
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.native.log_stage import check_rows
@@ -18,7 +20,7 @@ from echomesh.spark.remote import Pass, connect, session_of, ticket_for
 from echomesh.spark.rows import Block, judge
 from echomesh.spark.sink_options import SinkOptions
 
-LOCKED_S: Final = 10.0  # another query may be committing to the same directory
+LOCKED_S: Final = 5.0  # another query may be committing to the same directory
 PAUSE_S: Final = 0.05
 
 
@@ -72,7 +74,7 @@ class Committer(Protocol):
     def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
         """All of them, or none."""
 
-    def abort(self, about: About) -> None:
+    def abort(self, about: About, stages: Sequence[Finished]) -> None:
         """Drops what this run has staged and not committed."""
 
     def close(self) -> None:
@@ -129,6 +131,12 @@ class LocalCommitter:
         self.directory = directory
         self._log: TopicLog | None = None
 
+    def check(self) -> None:
+        """Raises when somebody else writes there for longer than a commit takes; makes the directory if need be."""
+        if writer_of(Paths(self.directory).lock) or not Path(self.directory, "log-id").exists():
+            self._open()
+            self.close()
+
     def _open(self) -> TopicLog:
         # Rows of a commit are not looked for among earlier ones, so no time is spent to remember those.
         until = time.monotonic() + LOCKED_S
@@ -156,9 +164,10 @@ class LocalCommitter:
         )
         return Outcome(done.rows, done.repeated)
 
-    def abort(self, about: About) -> None:
-        """Drops what this run has staged and not committed."""
-        self._open().core.stages.abort(about.writer, about.epoch, about.run)
+    def abort(self, about: About, stages: Sequence[Finished]) -> None:
+        """Drops what this run has staged and not committed. Nobody else knows these names, so it needs no writer."""
+        for stage in stages:
+            drop_stage(self.directory, stage.stage)
 
     def close(self) -> None:
         """Others may write now."""
@@ -264,7 +273,7 @@ class ServerCommitter:
         done: CommittedStages = self._session.ask(Command.COMMIT_REQUEST, body)
         return Outcome(done.rows, done.repeated)
 
-    def abort(self, about: About) -> None:
+    def abort(self, about: About, stages: Sequence[Finished]) -> None:
         """Drops what this run has staged and not committed."""
         self._session.ask(Command.ABORT_REQUEST, Abort("", "", about.writer, about.epoch, about.run))
 
@@ -277,7 +286,7 @@ def staging_for(chosen: SinkOptions) -> Staging:
     """What tasks carry; for a server it has a ticket, which the driver gets here."""
     if chosen.server is None:
         directory = str(Path(chosen.path or "").absolute())
-        with_log(directory)
+        LocalCommitter(directory).check()
         return LocalStaging(directory, chosen.environment)
     session = connect(chosen, Purpose.PUBLISH)
     try:
@@ -286,14 +295,6 @@ def staging_for(chosen: SinkOptions) -> Staging:
     finally:
         session.close()
     return ServerStaging(chosen.server, chosen.client_id or "", chosen.environment, chosen.topic or "", ticket)
-
-
-def with_log(directory: str) -> None:
-    """Makes the data directory if there is none yet."""
-    if not Path(directory, "log-id").exists():
-        committer = LocalCommitter(directory)
-        committer._open()
-        committer.close()
 
 
 def committer_for(chosen: SinkOptions) -> Committer:
