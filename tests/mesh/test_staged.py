@@ -89,6 +89,7 @@ def test_rows_as_they_are_stored_appear_with_their_commit(run: Callable[..., Non
         (rows(an_event(1).encode()), ["a", "/a"], "named twice"),
         (rows(an_event(1).encode()), ["a//b"], "empty"),
     ],
+    ids=count(),  # events have the time of their making
 )
 def test_what_is_no_row_is_refused_whole(run: Callable[..., None], records: bytes, topics: list[str], why: str) -> None:
     def test(server: Running, shop: Direct) -> None:
