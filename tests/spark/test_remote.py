@@ -77,7 +77,7 @@ def test_the_driver_sees_the_same_as_where_the_log_lies(directory: Path) -> None
         assert found.topics(["orders/*", "orders/a", "private"]) == ["orders/a", "orders/b"]
         names = ["orders/a", "orders/b"]
         assert found.bounds([*names, "orders/none"]) == local.bounds(names)
-        for time_us in (0, 1 << 60):
+        for time_us in (0, 1 << 52):
             assert found.at_time(names, time_us) == local.at_time(names, time_us)
         ranges = [Range("orders/a", 8, 1000), Range("orders/b", 0, 3)]
         assert found.sizes(ranges) == pytest.approx(local.sizes(ranges), rel=0.2)
