@@ -2,8 +2,8 @@
 
     python -m tests.spark.driver '{"source": {...}, "sink": {...}, "checkpoint": "...", "kill": "...", "place": "..."}'
 
-`kill` names points (with + between them) of the first batch that gets there; `place` is where notes are left. With "once" it ends when all
-that there was is written, else it goes on until it is killed.
+`kill` names points (with + between them) of the first batch that gets there; `place` is where notes are left. With
+"once" it ends when all that there was is written, else it goes on until it is killed.
 """
 
 from __future__ import annotations
