@@ -28,6 +28,7 @@ def pytest_report_header() -> str:
     return "counts: quick (make test-full, or ECHOMESH_TEST_FULL=1, for the full ones)"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file stay together, and so do those of Spark, which take longest and come first."""
     if config.pluginmanager.hasplugin("xdist"):

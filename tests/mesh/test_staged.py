@@ -150,15 +150,29 @@ def test_a_commit_that_names_what_is_not_there_or_other_rows_fails_whole(run: Ca
     run(test)
 
 
-def test_a_new_name_commits_what_the_old_one_staged(run: Callable[..., None]) -> None:
+def test_a_writer_that_was_put_back_goes_on_under_another_name_and_stays_with_it(run: Callable[..., None]) -> None:
     def test(server: Running, shop: Direct) -> None:
-        commit(shop, 7, "r1", stage(shop, 7, "r1", 1))
-        staged = stage(shop, 4, "r2", 2)
-        with pytest.raises(StageMissing, match="of writer"):
-            commit(shop, 4, "r2", staged, writer="w~1")
-        assert commit(shop, 4, "r2", staged, writer="w~1", staged_by="w").rows == 1
-        assert commit(shop, 4, "r2", staged, writer="w~1", staged_by="w").repeated
-        assert end(shop) == 2
+        for epoch in (5, 6, 7):
+            commit(shop, epoch, "r1", stage(shop, epoch, "r1", 1))
+        assert end(shop) == 3
+        old = stage(shop, 9, "r1", 1)
+        # From a checkpoint that was made behind epoch 4. It comes to 7 again, and that is not the 7 of before.
+        for epoch in (5, 6, 7, 8):
+            staged = stage(shop, epoch, "r2", 2)
+            if epoch < 7:
+                with pytest.raises(StaleWriter):
+                    commit(shop, epoch, "r2", staged)
+            assert not commit(shop, epoch, "r2", staged, republish=True).repeated
+            assert commit(shop, epoch, "r2", staged, republish=True).repeated
+        assert end(shop) == 7
+        with pytest.raises(FencedWriter):
+            commit(shop, 9, "r1", old, republish=True)
+        # Put back once more, to where one batch is missing.
+        for epoch in (8, 9):
+            assert not commit(
+                shop, epoch, "r3", *(stage(shop, epoch, "r3", n) for n in (3, 4)), republish=True
+            ).repeated
+        assert end(shop) == 11
 
     run(test)
 

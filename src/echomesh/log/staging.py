@@ -127,31 +127,48 @@ class Stages:
         stages: list[str],
         *,
         sums: Sequence[tuple[int, int]] | None = None,
-        staged_by: str | None = None,
+        republish: bool = False,
     ) -> Committed:
         """Makes the named stages of this epoch part of their topics, all of them or none.
 
-        `sums` are the rows and the checksum that each stage has to have. `staged_by` is the writer that the stages
-        name, where it is another one: whoever goes on under a new name commits what was staged under the old one.
+        `sums` are the rows and the checksum that each stage has to have. With `republish` a writer that was put back
+        goes on under a name of its own, instead of being told that its epoch is stale.
         """
-        maker = writer if staged_by is None else staged_by
         with self.turn:
             log = self.log
             log.check_open()
-            if (before := self._before(writer, epoch, run)) is not None:
-                self._drop(maker, epoch, set())
+            rows = None if sums is None else sum(count for count, _ in sums)
+            name = self._name(writer, epoch, run, rows) if republish else writer
+            if (before := self._before(name, epoch, run)) is not None:
+                self._drop(writer, epoch, set())
                 return before
-            read = [(stage, self._read(stage, maker, epoch, run)) for stage in stages]
+            read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
             _check_sums(read, sums)
-            note = CommitNote(writer, epoch, run, 0, log.options.clock(), stages, [], self._older(maker, run))
+            note = CommitNote(name, epoch, run, 0, log.options.clock(), stages, [], self._older(writer, run))
             commit = StageCommit(log, note, read)
             commit.journal()
             state.remember(log.writers, note)
             for older in note.older_runs:
-                self.runs[maker].pop(older, None)
+                self.runs[writer].pop(older, None)
             commit.copy()
-            self._drop(maker, epoch, set(stages))
+            self._drop(writer, epoch, set(stages))
             return Committed(note.rows, commit.offsets, False)
+
+    def _name(self, writer: str, epoch: int, run: str, rows: int | None) -> str:
+        """The name under which a writer that may have been put back goes on: the last that it took, or the next.
+
+        An epoch that was committed with as many rows is taken for the same one, again.
+        """
+        name, number = writer, 0
+        while (last := self.log.writers.get(name)) is not None:
+            following = f"{writer}~{number + 1}"
+            if last.replaced(run):
+                raise FencedWriter(name, run, last.run)
+            known = epoch > last.epoch or (epoch == last.epoch and rows in (None, last.rows))
+            if known and following not in self.log.writers:
+                return name
+            name, number = following, number + 1
+        return name
 
     def _older(self, writer: str, run: str) -> list[str]:
         # Runs that staged something before this one did, and have not committed: they may not come behind it.

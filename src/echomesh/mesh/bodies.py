@@ -337,8 +337,8 @@ class Staged(Body):
 class Commit(Body):
     """Makes stages part of their topics, all or none.
 
-    `rows` and `checksums` are what each stage has to have. `staged_by` is the writer that the stages name, where it is
-    another one.
+    `rows` and `checksums` are what each stage has to have. With `republish` a writer that was put back goes on under
+    another name, which the server gives it.
     """
 
     client_id: str
@@ -349,7 +349,7 @@ class Commit(Body):
     stages: list[str]
     rows: list[int] | None = None
     checksums: list[int] | None = None
-    staged_by: str | None = None
+    republish: bool = False
 
 
 class CommittedStages(Body):

@@ -12,6 +12,7 @@ from echomesh.log import LogReader, Records, TopicReader, arrow
 from echomesh.log.layout import parquet_name
 from echomesh.log.segments import listed
 from echomesh.spark.reach import Range
+from echomesh.spark.sizing import Sizes
 from echomesh.topics import Matcher
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from echomesh.log.view import TopicName
 
-SAMPLES: Final = 64  # topics that are looked into at a time: those with most events
 SAMPLE_BYTES: Final = 1 << 16
 KEPT_BEFORE: Final = 32
 KEPT_BYTES: Final = 1 << 14
@@ -63,7 +63,7 @@ class LocalReach:
         self.directory = str(Path(directory).absolute())
         self.environment = environment
         self.open: _Topics | None = None
-        self.averages: dict[str, float] = {}
+        self.looks = Sizes(self._look)
         self.times = _Times()
         self.matched: tuple[dict[str, TopicName], tuple[str, ...], list[str]] | None = None
         self.log_id = self._topics().log.log_id.hex()
@@ -102,12 +102,14 @@ class LocalReach:
 
     def sizes(self, ranges: Sequence[Range]) -> list[int]:
         """About how many bytes each of these has."""
-        found, known = self._topics(), self.averages
-        unknown = [one for one in ranges if one.topic not in known]
-        for name, start, until in sorted(unknown, key=lambda one: one.start - one.until)[:SAMPLES]:
-            known[name] = _sampled(found[name], start, until)
-        usual = sum(known.values()) / max(1, len(known))
-        return [round((until - start) * known.get(name, usual)) for name, start, until in ranges]
+        return self.looks.of(ranges)
+
+    def _look(self, topic: str, start: int, until: int) -> float | None:
+        try:
+            records = self._topics()[topic].read(start, max_bytes=SAMPLE_BYTES, max_records=until - start)
+        except (OffsetsLost, LogCorrupt):
+            return None
+        return max(1.0, len(records.raw()) / max(1, len(records)))
 
     def converted(self, topic: str) -> list[tuple[int, int, str]]:
         """(first offset, the one behind the last, path) of each segment that is a Parquet file, in order."""
@@ -129,7 +131,7 @@ class LocalReach:
         if self.open is not None:
             self.open.log.close()
             self.open = None
-        self.averages.clear()
+        self.looks = Sizes(self._look)
         self.times = _Times()
 
 
@@ -174,14 +176,6 @@ class _Times:
             self.size += len(records.raw())
             self.kept[topic.name] = records
         return at
-
-
-def _sampled(topic: TopicReader, start: int, until: int) -> float:
-    try:
-        records = topic.read(start, max_bytes=SAMPLE_BYTES, max_records=until - start)
-    except (OffsetsLost, LogCorrupt):
-        return 512.0
-    return max(1.0, len(records.raw()) / max(1, len(records)))
 
 
 def _id_of(directory: str) -> bytes:
