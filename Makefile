@@ -28,7 +28,7 @@ install: $(STAMPS)/all $(STAMPS)/native ## the whole environment in .venv, every
 	@echo "Ready: . $(VENV)/bin/activate"
 
 test: checks ## ruff, mypy and pytest, with small counts (ARGS="-k name" goes to pytest)
-	@tools/step pytest $(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@tools/step pytest $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-full: export ECHOMESH_TEST_FULL = 1
 test-full: test ## the same tests with the full counts

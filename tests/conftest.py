@@ -28,13 +28,21 @@ def pytest_report_header() -> str:
     return "counts: quick (make test-full, or ECHOMESH_TEST_FULL=1, for the full ones)"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file stay together, and so do those of Spark, which take longest and come first."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(SPARK.name if SPARK in item.path.parents else str(item.path)))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those of Spark take longest, so they come first."""
     items.sort(key=lambda item: SPARK not in item.path.parents)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several processes share the tests, those of a file stay together, and so do all of Spark: one session."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class Files(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK.name if nodeid.startswith("tests/spark/") else str(super()._split_scope(nodeid))
+
+    return Files(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
