@@ -148,15 +148,24 @@ def test_a_commit_that_names_what_is_not_there_or_other_rows_fails_whole(run: Ca
     run(test)
 
 
-def test_a_new_name_commits_what_the_old_one_staged(run: Callable[..., None]) -> None:
+def test_a_writer_that_goes_back_is_refused_or_goes_on_from_there_and_drops_nothing(run: Callable[..., None]) -> None:
     def test(server: Running, shop: Direct) -> None:
-        commit(shop, 7, "r1", stage(shop, 7, "r1", 1))
-        staged = stage(shop, 4, "r2", 2)
-        with pytest.raises(StageMissing, match="of writer"):
-            commit(shop, 4, "r2", staged, writer="w~1")
-        assert commit(shop, 4, "r2", staged, writer="w~1", staged_by="w").rows == 1
-        assert commit(shop, 4, "r2", staged, writer="w~1", staged_by="w").repeated
-        assert end(shop) == 2
+        for epoch in range(5):
+            commit(shop, epoch, "r1", stage(shop, epoch, "r1", epoch))
+        with pytest.raises(StaleWriter):
+            commit(shop, 3, "r2", stage(shop, 3, "r2", 13))
+        assert commit(shop, 3, "r2", stage(shop, 3, "r2", 13), republish=True).rows == 1
+        assert commit(shop, 3, "r2", stage(shop, 3, "r2", 13), republish=True).repeated
+        # The last epoch of before is a new batch now; and nobody has to ask for it each time.
+        assert not commit(shop, 4, "r2", stage(shop, 4, "r2", 14)).repeated
+        assert commit(shop, 4, "r3", stage(shop, 4, "r3", 14)).repeated
+        with pytest.raises(StaleWriter) as stale:
+            commit(shop, 2, "r3", stage(shop, 2, "r3", 22))
+        assert stale.value.last_epoch == 4
+        assert not commit(shop, 2, "r3", stage(shop, 2, "r3", 22), republish=True).repeated
+        with pytest.raises(FencedWriter):
+            commit(shop, 5, "r1", stage(shop, 5, "r1", 5), republish=True)
+        assert end(shop) == 8
 
     run(test)
 

@@ -127,31 +127,51 @@ class Stages:
         stages: list[str],
         *,
         sums: Sequence[tuple[int, int]] | None = None,
-        staged_by: str | None = None,
+        republish: bool = False,
     ) -> Committed:
         """Makes the named stages of this epoch part of their topics, all of them or none.
 
-        `sums` are the rows and the checksum that each stage has to have. `staged_by` is the writer that the stages
-        name, where it is another one: whoever goes on under a new name commits what was staged under the old one.
+        `sums` are the rows and the checksum that each stage has to have. With `republish` an epoch that is older than
+        the writer's last one is not refused: the writer goes on from there under a new name, and with it all that
+        follows.
         """
-        maker = writer if staged_by is None else staged_by
         with self.turn:
             log = self.log
             log.check_open()
-            if (before := self._before(writer, epoch, run)) is not None:
-                self._drop(maker, epoch, set())
+            name = self._name(writer, epoch, run, republish)
+            if (before := self._before(name, epoch, run)) is not None:
+                self._drop(writer, epoch, set())
                 return before
-            read = [(stage, self._read(stage, maker, epoch, run)) for stage in stages]
+            read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
             _check_sums(read, sums)
-            note = CommitNote(writer, epoch, run, 0, log.options.clock(), stages, [], self._older(maker, run))
+            note = CommitNote(name, epoch, run, 0, log.options.clock(), stages, [], self._older(writer, run))
             commit = StageCommit(log, note, read)
             commit.journal()
             state.remember(log.writers, note)
             for older in note.older_runs:
-                self.runs[maker].pop(older, None)
+                self.runs[writer].pop(older, None)
             commit.copy()
-            self._drop(maker, epoch, set(stages))
+            self._drop(writer, epoch, set(stages))
             return Committed(note.rows, commit.offsets, False)
+
+    def _names(self, writer: str) -> list[str]:
+        # All names that the writer has taken; the epochs of all but the last say nothing any more.
+        names = [writer]
+        while (following := f"{writer}~{len(names)}") in self.log.writers:
+            names.append(following)
+        return names
+
+    def _name(self, writer: str, epoch: int, run: str, republish: bool) -> str:
+        names, writers = self._names(writer), self.log.writers
+        last = writers.get(names[-1])
+        if last is None:
+            return writer
+        for name in names[:-1]:
+            before = writers[name]
+            if run != last.run and (run == before.run or before.replaced(run)):
+                raise FencedWriter(writer, run, last.run)
+        again = republish and epoch < last.epoch and not last.replaced(run)
+        return f"{writer}~{len(names)}" if again else names[-1]
 
     def _older(self, writer: str, run: str) -> list[str]:
         # Runs that staged something before this one did, and have not committed: they may not come behind it.
@@ -193,7 +213,7 @@ class Stages:
     def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
         """Drops the stages of this epoch, or of one run in it, that were not committed."""
         with self.turn:
-            last = self.log.writers.get(writer)
+            last = self.log.writers.get(self._names(writer)[-1])
             if last is None or last.epoch != epoch:
                 self._drop(writer, epoch, set(), run)
 

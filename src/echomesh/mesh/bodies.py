@@ -335,8 +335,8 @@ class Staged(Body):
 class Commit(Body):
     """Makes stages part of their topics, all or none.
 
-    `rows` and `checksums` are what each stage has to have. `staged_by` is the writer that the stages name, where it is
-    another one.
+    `rows` and `checksums` are what each stage has to have. With `republish` an epoch that is older than the last one is
+    not refused: the writer goes on from there.
     """
 
     client_id: str
@@ -347,7 +347,7 @@ class Commit(Body):
     stages: list[str]
     rows: list[int] | None = None
     checksums: list[int] | None = None
-    staged_by: str | None = None
+    republish: bool = False
 
 
 class CommittedStages(Body):

@@ -40,7 +40,7 @@ class Staging(Protocol):
         stages: list[str],
         *,
         sums: Sequence[tuple[int, int]] | None = None,
-        staged_by: str | None = None,
+        republish: bool = False,
     ) -> Committed:
         """Makes stages part of their topics."""
         ...

@@ -111,7 +111,7 @@ def commit(connection: Connection, message: Message, body: Commit, now: float) -
 
     def work() -> CommittedStages:
         done = core.log.staging.commit(
-            body.writer, body.epoch, body.run, list(body.stages), sums=sums, staged_by=body.staged_by
+            body.writer, body.epoch, body.run, list(body.stages), sums=sums, republish=body.republish
         )
         if not done.repeated:
             grown.extend(done.offsets)
@@ -148,8 +148,6 @@ def _check(body: Stage | Commit | Abort) -> None:
         raise failed(f"Writer is a name of 1 to {MOST_NAME_BYTES} bytes")
     if not 0 <= body.epoch < 1 << 63:
         raise failed("Epoch is from 0 to 2^63 - 1")
-    if isinstance(body, Commit) and body.staged_by is not None and len(body.staged_by.encode()) > MOST_NAME_BYTES:
-        raise failed(f"StagedBy has at most {MOST_NAME_BYTES} bytes")
     if len((body.run or "").encode()) > MOST_NAME_BYTES:
         raise failed(f"Run has at most {MOST_NAME_BYTES} bytes")
 

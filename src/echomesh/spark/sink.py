@@ -11,22 +11,20 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from echomesh.errors import EchomeshError, StaleWriter, UsageError
+from echomesh.errors import EchomeshError, UsageError
 from echomesh.spark import sink_options
 from echomesh.spark.rows import Rows
 from echomesh.spark.sink_options import SinkOptions
-from echomesh.spark.staging import About, Committer, Finished, Outcome, Staging, committer_for, staging_for
+from echomesh.spark.staging import About, Finished, Staging, committer_for, staging_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MOST_NAMES: Final = 10_000  # that a query may have taken, one each time its checkpoint was put back
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +92,7 @@ class _Writer:
         stages = [message.stage for message in done if message.stage is not None]
         committer = committer_for(self.options)
         try:
-            outcome = _commit(committer, about, stages, self.options.republish)
+            outcome = committer.commit(about, stages, self.options.republish)
         finally:
             committer.close()
         rows = sum(stage.rows for stage in stages)
@@ -116,21 +114,6 @@ class _Writer:
                 _quietly(lambda: committer.abort(done[0].about, stages))
             finally:
                 committer.close()
-
-
-def _commit(committer: Committer, about: About, stages: Sequence[Finished], republish: bool) -> Outcome:
-    try:
-        return committer.commit(about, stages, None)
-    except StaleWriter as stale:
-        if not republish:
-            raise StaleWriter(stale.writer, stale.epoch, stale.last_epoch) from None
-    # The first of the query's later names whose last epoch is not newer: the one that it had before, or a new one.
-    for number in range(1, MOST_NAMES):
-        try:
-            return committer.commit(about._replace(writer=f"{about.writer}~{number}"), stages, about.writer)
-        except StaleWriter:
-            continue
-    raise UsageError(f"{about.writer} has taken {MOST_NAMES} names: start it with a new checkpoint")
 
 
 def _quietly(action: Any) -> None:

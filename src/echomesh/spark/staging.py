@@ -71,7 +71,7 @@ class Staging(Protocol):
 class Committer(Protocol):
     """Commits stages, in the driver."""
 
-    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+    def commit(self, about: About, stages: Sequence[Finished], republish: bool) -> Outcome:
         """All of them, or none."""
 
     def abort(self, about: About, stages: Sequence[Finished]) -> None:
@@ -152,7 +152,7 @@ class LocalCommitter:
                 time.sleep(PAUSE_S)
         return self._log
 
-    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+    def commit(self, about: About, stages: Sequence[Finished], republish: bool) -> Outcome:
         """All of them, or none."""
         done = self._open().core.stages.commit(
             about.writer,
@@ -160,7 +160,7 @@ class LocalCommitter:
             about.run,
             [stage.stage for stage in stages],
             sums=[(stage.rows, stage.checksum) for stage in stages],
-            staged_by=staged_by,
+            republish=republish,
         )
         return Outcome(done.rows, done.repeated)
 
@@ -257,7 +257,7 @@ class ServerCommitter:
     def __init__(self, chosen: SinkOptions) -> None:
         self._session = connect(chosen, Purpose.PUBLISH)
 
-    def commit(self, about: About, stages: Sequence[Finished], staged_by: str | None) -> Outcome:
+    def commit(self, about: About, stages: Sequence[Finished], republish: bool) -> Outcome:
         """All of them, or none; asked again as often as the connection breaks, as that changes nothing."""
         body = Commit(
             "",
@@ -268,7 +268,7 @@ class ServerCommitter:
             [stage.stage for stage in stages],
             [stage.rows for stage in stages],
             [stage.checksum for stage in stages],
-            staged_by,
+            republish,
         )
         done: CommittedStages = self._session.ask(Command.COMMIT_REQUEST, body)
         return Outcome(done.rows, done.repeated)
