@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FETCH_BYTES: Final = 2 << 20
 AHEAD: Final = 2  # requests on their way while an answer is turned into columns
 TOPICS_AT_ONCE: Final = 2_000
+LAST_NS: Final = (1 << 63) - 1
 SAMPLES: Final = 64
 SAMPLE_BYTES: Final = 1 << 16
 USUAL_BYTES: Final = 512.0
@@ -90,7 +91,7 @@ class ServerReach:
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""
-        found = self._many(topics, time_us * 1000)
+        found = self._many(topics, min(time_us * 1000, LAST_NS))
         return {
             name: state[1] if state[2] is None else state[2]
             for name, state in zip(topics, found, strict=True)
