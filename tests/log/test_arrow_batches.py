@@ -85,7 +85,7 @@ def test_memory_of_dropped_batches_is_kept_within_bounds() -> None:
 def test_one_builder_takes_records_of_many_topics() -> None:
     names = ["a", "bb/c", "a", "", "ddd"]
     builder = Builder("", max_rows=7)
-    found = []
+    found: list[pa.RecordBatch] = []
     expected = []
     for turn, name in enumerate(names):
         builder.turn(name)
@@ -105,7 +105,7 @@ def test_one_builder_takes_records_of_many_topics() -> None:
 @pytest.mark.parametrize("max_bytes", [200, 1000, 5000])
 def test_batches_of_many_topics_stay_within_their_bytes(max_bytes: int) -> None:
     builder = Builder("", max_bytes=max_bytes)
-    found = []
+    found: list[pa.RecordBatch] = []
     for turn in range(40):
         builder.turn("t" * (turn * 6 % 100 + 1))
         found += builder.add(records_of([packed(id=str(i)) for i in range(5)]))

@@ -62,7 +62,7 @@ def test_catching_up_with_a_watermark_loses_nothing_as_late(spark: SparkSession,
     clock = Clock()
     start = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=START_NS // 1000)
     with opened(data, clock=clock) as log:
-        for second in range(96):
+        for second in range(54):
             clock.to(second * 10)
             time = start + timedelta(seconds=second * 10)
             for topic, each in (("busy", 9), ("calm", 1)):
@@ -77,7 +77,7 @@ def test_catching_up_with_a_watermark_loses_nothing_as_late(spark: SparkSession,
         .select("topic", "count")
     )
     query = drain(windows, tmp_path)
-    assert len(counts(query)) > 10
+    assert len(counts(query)) > 5
     dropped = sum(
         state["numRowsDroppedByWatermark"] for batch in query.recentProgress for state in batch["stateOperators"]
     )
@@ -85,7 +85,7 @@ def test_catching_up_with_a_watermark_loses_nothing_as_late(spark: SparkSession,
     # The windows that the watermark has closed are whole; the last ones are still open.
     found = rows(spark, tmp_path, "topic", "count")
     assert set(found) == {("busy", 54), ("calm", 6)}
-    assert len(found) >= 2 * 14
+    assert len(found) >= 2 * 7
 
 
 def test_ten_thousand_topics_are_read_by_a_few_tasks(spark: SparkSession, data: Path, tmp_path: Path) -> None:

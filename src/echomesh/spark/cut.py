@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from time import time_ns
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
+from echomesh.errors import EchomeshError
+from echomesh.log.arrow import Builder
 from echomesh.spark.reach import Range, Reach
 
 ENOUGH: Final = 0.9  # of a limit: to get closer is not worth another look
@@ -83,16 +87,26 @@ class _Search:
         return self.under.untils if self.under.share >= ENOUGH else self._tie()
 
     def _surround(self) -> None:
-        # The next cut is often as far from the last as that was from the one before it.
+        # The next cut is often as far from the last as that was from the one before it. The first is looked for behind
+        # the first event of the topic with most of them.
         step = self.cutter.width_us
-        at = self.cutter.last_us + step if self.cutter.last_us else time_ns() // 1000 - step
-        self._look(at)
+        self._look((self.cutter.last_us or self._first()) + step)
         while self.over.share == float("inf"):
             self._look(self.under.time_us + step)
             step *= 2
         while self.under.time_us == 0 and self.over.time_us > step:
             self._look(self.over.time_us - step)
             step *= 2
+
+    def _first(self) -> int:
+        longest = max(self.ranges, key=lambda one: one.until - one.start)
+        builder = Builder(longest.topic, ["timestamp"])
+        try:
+            given = list(self.cutter.reach.way().scan(longest.topic, longest.start, longest.start + 1, builder))
+            (batch,) = [*given, *builder.rest()]
+            return int(batch.column(0).cast(pa.int64())[0].as_py())
+        except EchomeshError:
+            return time_ns() // 1000  # the task will say what is wrong with it
 
     def _between(self, halve: bool) -> int:
         low, high = self.under, self.over

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from echomesh.errors import DataLoss, OffsetGone, OffsetsLost, UnknownTopic
-from echomesh.errors.log import LogCorrupt
-from echomesh.log import LogReader, TopicReader, arrow
+from echomesh.errors import DataLoss, HoleError, LogCorrupt, OffsetGone, OffsetsLost, UnknownTopic
+from echomesh.log import LogReader, Records, TopicReader, arrow
 from echomesh.log.layout import parquet_name
 from echomesh.log.segments import listed
 from echomesh.spark.reach import Range
+from echomesh.spark.sizing import Sizes
 from echomesh.topics import Matcher
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from echomesh.log.view import TopicName
 
-SAMPLES: Final = 64  # topics that are looked into at a time: those with most events
 SAMPLE_BYTES: Final = 1 << 16
+KEPT_BEFORE: Final = 32
+KEPT_BYTES: Final = 1 << 14
+ALL_KEPT_BYTES: Final = 64 << 20
 
 
 class _Topics:
@@ -61,7 +63,8 @@ class LocalReach:
         self.directory = str(Path(directory).absolute())
         self.environment = environment
         self.open: _Topics | None = None
-        self.averages: dict[str, float] = {}
+        self.looks = Sizes(self._look)
+        self.times = _Times()
         self.matched: tuple[dict[str, TopicName], tuple[str, ...], list[str]] | None = None
         self.log_id = self._topics().log.log_id.hex()
 
@@ -95,16 +98,18 @@ class LocalReach:
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""
         found = self._topics()
-        return {name: _offset_at(found[name], time_us * 1000) for name in topics}
+        return {name: self.times.offset_at(found[name], time_us * 1000) for name in topics}
 
     def sizes(self, ranges: Sequence[Range]) -> list[int]:
         """About how many bytes each of these has."""
-        found, known = self._topics(), self.averages
-        unknown = [one for one in ranges if one.topic not in known]
-        for name, start, until in sorted(unknown, key=lambda one: one.start - one.until)[:SAMPLES]:
-            known[name] = _sampled(found[name], start, until)
-        usual = sum(known.values()) / max(1, len(known))
-        return [round((until - start) * known.get(name, usual)) for name, start, until in ranges]
+        return self.looks.of(ranges)
+
+    def _look(self, topic: str, start: int, until: int) -> float | None:
+        try:
+            records = self._topics()[topic].read(start, max_bytes=SAMPLE_BYTES, max_records=until - start)
+        except (OffsetsLost, LogCorrupt):
+            return None
+        return max(1.0, len(records.raw()) / max(1, len(records)))
 
     def converted(self, topic: str) -> list[tuple[int, int, str]]:
         """(first offset, the one behind the last, path) of each segment that is a Parquet file, in order."""
@@ -126,23 +131,51 @@ class LocalReach:
         if self.open is not None:
             self.open.log.close()
             self.open = None
-        self.averages.clear()
+        self.looks = Sizes(self._look)
+        self.times = _Times()
 
 
-def _offset_at(topic: TopicReader, time_ns: int) -> int:
-    while True:
-        try:
-            return topic.offset_at(time_ns)
-        except OffsetGone:
-            continue  # retention was quicker, and the next look begins behind it
+class _Times:
+    """Finds offsets by append time. A cut asks for the same topics again and again, at times close to each other, so
+    the records around the last answer are kept.
+    """
 
+    def __init__(self) -> None:
+        self.kept: dict[str, Records] = {}
+        self.size = 0
 
-def _sampled(topic: TopicReader, start: int, until: int) -> float:
-    try:
-        records = topic.read(start, max_bytes=SAMPLE_BYTES, max_records=until - start)
-    except (OffsetsLost, LogCorrupt):
-        return 512.0
-    return max(1.0, len(records.raw()) / max(1, len(records)))
+    def offset_at(self, topic: TopicReader, time_ns: int) -> int:
+        """The first offset that was appended at this time or later, or the end."""
+        while True:
+            try:
+                known = self._known(topic, time_ns)
+                return self._found(topic, time_ns) if known is None else known
+            except OffsetGone:
+                self.kept.pop(topic.name, None)  # retention was quicker, and the next look begins behind it
+
+    def _known(self, topic: TopicReader, time_ns: int) -> int | None:
+        records = self.kept.get(topic.name)
+        if records is None or records.first < topic.earliest:
+            return None
+        if time_ns > records.time_ns(len(records) - 1):
+            return topic.end if records.next_offset == topic.end else None
+        if time_ns <= records.time_ns(0) and records.first > topic.earliest:
+            return None
+        return records.first + records.first_at(time_ns)
+
+    def _found(self, topic: TopicReader, time_ns: int) -> int:
+        at = topic.offset_at(time_ns)
+        if topic.earliest < topic.end:
+            try:
+                records = topic.read(max(topic.earliest, min(at, topic.end - 1) - KEPT_BEFORE), max_bytes=KEPT_BYTES)
+            except (HoleError, LogCorrupt):
+                return at
+            if self.size > ALL_KEPT_BYTES:
+                self.kept.clear()
+                self.size = 0
+            self.size += len(records.raw())
+            self.kept[topic.name] = records
+        return at
 
 
 def _id_of(directory: str) -> bytes:

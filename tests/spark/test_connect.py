@@ -1,0 +1,56 @@
+"""Spark Connect: the client has no JVM, and the source runs where the server is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from echomesh.spark.java import find_java
+from tests.spark.support import made, opened
+from tests.support.repository import ROOT
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from echomesh.spark import read_topic, stream_topic
+
+data, place = sys.argv[1:]
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .config("spark.ui.enabled", "false")
+    .getOrCreate()
+)
+assert "connect" in type(spark).__module__, type(spark)
+print("read", spark.read.format("echomesh").options(subscribe="a", path=data).load().count())
+print("topic", read_topic(spark, "*", path=data, columns=["topic", "offset"]).count())
+stream = stream_topic(spark, "a", path=data, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+writer = stream.writeStream.format("parquet").option("checkpointLocation", place + "/checkpoint")
+query = writer.trigger(availableNow=True).start(place + "/rows")
+query.awaitTermination(100)
+print("stream", spark.read.parquet(place + "/rows").count())
+spark.stop()
+"""
+
+
+def test_topics_are_read_over_spark_connect(data: Path, tmp_path: Path) -> None:
+    with opened(data) as log:
+        log.append_many("a", made(100))
+        log.append_many("b", made(5))
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "JAVA_HOME": find_java(),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(data), str(tmp_path)],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert result.stdout.split() == ["read", "100", "topic", "105", "stream", "100"], result.stderr[-3000:]
