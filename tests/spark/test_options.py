@@ -123,11 +123,12 @@ def test_a_schema_may_choose_columns_and_not_change_them() -> None:
     from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
     assert chosen(SOURCE_SCHEMA) == SOURCE_SCHEMA.names
-    strings = MapType(StringType(), StringType(), valueContainsNull=False)
-    assert chosen(StructType([StructField("attributes", strings), StructField("id", StringType(), False)])) == [
-        "attributes",
-        "id",
-    ]
-    for wrong in (StructField("id", LongType()), StructField("identity", StringType())):
+    assert chosen(StructType([StructField("id", StringType()), StructField("offset", LongType())])) == ["id", "offset"]
+    for wrong in (
+        StructField("id", LongType()),
+        StructField("identity", StringType()),
+        StructField("id", StringType(), nullable=False),
+        StructField("attributes", MapType(StringType(), StringType(), valueContainsNull=False)),
+    ):
         with pytest.raises(UsageError):
             chosen(StructType([wrong]))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from echomesh.events import Event
 from tests.spark.support import START_NS, Clock, expected, made, opened, read
@@ -61,6 +62,9 @@ def test_only_the_columns_of_a_given_schema_are_read(spark: SparkSession, data: 
     reader = spark.read.format("echomesh").options(subscribe="a", path=str(data))
     assert reader.schema("id string, offset long").load().filter("offset = 7").collect() == [("7", 7)]
     assert reader.schema("offset long").load().count() == 10
+    never_null = StructType([StructField("data", BinaryType(), nullable=False)])
+    with pytest.raises(Exception, match="can't be declared as never null"):
+        reader.schema(never_null).load().count()
     with pytest.raises(Exception, match="no column 'price'"):
         reader.schema("price long").load().count()
     with pytest.raises(Exception, match="column 'offset' is bigint, not string"):

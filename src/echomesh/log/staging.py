@@ -131,14 +131,15 @@ class Stages:
     ) -> Committed:
         """Makes the named stages of this epoch part of their topics, all of them or none.
 
-        `sums` are the rows and the checksum that each stage has to have. With `republish` a writer that was put back
-        goes on under a name of its own, instead of being told that its epoch is stale.
+        `sums` are the rows and the checksum that each stage has to have. With `republish` an epoch that is older than
+        the writer's last one is not refused: the writer goes on from there under a new name, and with it all that
+        follows.
         """
         with self.turn:
             log = self.log
             log.check_open()
             rows = None if sums is None else sum(count for count, _ in sums)
-            name = self._name(writer, epoch, run, rows) if republish else writer
+            name = self._name(writer, epoch, run, rows, republish)
             if (before := self._before(name, epoch, run)) is not None:
                 self._drop(writer, epoch, set())
                 return before
@@ -154,21 +155,26 @@ class Stages:
             self._drop(writer, epoch, set(stages))
             return Committed(note.rows, commit.offsets, False)
 
-    def _name(self, writer: str, epoch: int, run: str, rows: int | None) -> str:
-        """The name under which a writer that may have been put back goes on: the last that it took, or the next.
+    def _names(self, writer: str) -> list[str]:
+        # All names that the writer has taken; the epochs of all but the last say nothing any more.
+        names = [writer]
+        while (following := f"{writer}~{len(names)}") in self.log.writers:
+            names.append(following)
+        return names
 
-        An epoch that was committed with as many rows is taken for the same one, again.
-        """
-        name, number = writer, 0
-        while (last := self.log.writers.get(name)) is not None:
-            following = f"{writer}~{number + 1}"
-            if last.replaced(run):
-                raise FencedWriter(name, run, last.run)
-            known = epoch > last.epoch or (epoch == last.epoch and rows in (None, last.rows))
-            if known and following not in self.log.writers:
-                return name
-            name, number = following, number + 1
-        return name
+    def _name(self, writer: str, epoch: int, run: str, rows: int | None, republish: bool) -> str:
+        names, writers = self._names(writer), self.log.writers
+        last = writers.get(names[-1])
+        if last is None:
+            return writer
+        for name in names[:-1]:
+            before = writers[name]
+            if run != last.run and (run == before.run or before.replaced(run)):
+                raise FencedWriter(writer, run, last.run)
+        # The last epoch with other rows is not a repetition, where the writer may have been put back.
+        older = epoch < last.epoch or (epoch == last.epoch and rows not in (None, last.rows))
+        again = republish and older and not last.replaced(run)
+        return f"{writer}~{len(names)}" if again else names[-1]
 
     def _older(self, writer: str, run: str) -> list[str]:
         # Runs that staged something before this one did, and have not committed: they may not come behind it.
@@ -210,7 +216,7 @@ class Stages:
     def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
         """Drops the stages of this epoch, or of one run in it, that were not committed."""
         with self.turn:
-            last = self.log.writers.get(writer)
+            last = self.log.writers.get(self._names(writer)[-1])
             if last is None or last.epoch != epoch:
                 self._drop(writer, epoch, set(), run)
 

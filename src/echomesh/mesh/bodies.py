@@ -337,8 +337,8 @@ class Staged(Body):
 class Commit(Body):
     """Makes stages part of their topics, all or none.
 
-    `rows` and `checksums` are what each stage has to have. With `republish` a writer that was put back goes on under
-    another name, which the server gives it.
+    `rows` and `checksums` are what each stage has to have. With `republish` an epoch that is older than the last one is
+    not refused: the writer goes on from there.
     """
 
     client_id: str

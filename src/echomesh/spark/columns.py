@@ -34,6 +34,8 @@ TYPES: Final[dict[str, DataType]] = {
 SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in TYPES.items()])
 """What a read gives, unless `.schema()` asks for less."""
 
+_NEVER_NULL: Final = MapType(StringType(), StringType(), valueContainsNull=False)
+
 _GIVEN: Final = ("offset", "timestamp")  # by the log, when an event is appended
 SINK_COLUMNS: Final = tuple(name for name in TYPES if name not in _GIVEN)
 """What a write may have; `data` it must have."""
@@ -45,15 +47,13 @@ def chosen(schema: StructType) -> list[str]:
         if field.name not in TYPES:
             raise UsageError(f"no column {field.name!r}: there are {', '.join(TYPES)}")
         wanted = TYPES[field.name]
-        if not _same(field.dataType, wanted):
+        if not field.nullable or field.dataType == _NEVER_NULL:
+            raise UsageError(
+                f"column {field.name!r} can't be declared as never null: Spark takes it from no Python source"
+            )
+        if field.dataType != wanted:
             raise UsageError(
                 f"column {field.name!r} is {wanted.simpleString()}, not {field.dataType.simpleString()}: "
                 "read it as it is, and cast it then"
             )
     return [field.name for field in schema.fields]
-
-
-def _same(given: DataType, wanted: DataType) -> bool:
-    if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return given.keyType == wanted.keyType and given.valueType == wanted.valueType
-    return given == wanted
