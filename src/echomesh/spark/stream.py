@@ -40,6 +40,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target: Offsets | None = None  # of a query that ends where the log ended when it began
         self.lost = 0
         self.said: set[str] = set()
+        self.seen: Bounds | None = None
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -73,6 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch that begins at `start` is to end."""
         before, bounds = Offsets.of(start), self._bounds()
+        self.seen = bounds
         ranges = self._ranges(before, bounds, self.target)
         if not isinstance(limit, ReadAllAvailable):
             ranges = self.cutter.cut(ranges, self._limits(limit))
@@ -93,7 +95,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the log, for the query's progress, and how many events the query went on without."""
-        ends = {topic: end for topic, (_, end) in self._bounds().items()}
+        bounds = self._bounds() if self.seen is None else self.seen  # those that the batch was measured by
+        ends = {topic: end for topic, (_, end) in bounds.items()}
         return Offsets(self.reach.log_id, ends).json() | {"lost": self.lost}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
