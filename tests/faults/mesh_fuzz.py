@@ -189,6 +189,8 @@ def bodies(random: random.Random, client_id: str, session_id: str, log_id: bytes
         Command.STAGE_RESPONSE: {"Stage": "00ff", "Rows": 1},
         Command.COMMIT_REQUEST: {**who, "Writer": "w", "Epoch": at, "Run": "r", "Stages": ["00ff"]},
         Command.COMMIT_RESPONSE: {"Epoch": at, "Run": "r", "Rows": 1},
+        Command.TICKET_REQUEST: {**who, "Right": random.choice(["read", "stage", "all"]), "Filters": ["a/**"]},
+        Command.TICKET_RESPONSE: {"Ticket": "t", "Seconds": 3600.0},
         Command.ABORT_REQUEST: {**who, "Writer": "w", "Epoch": at},
         Command.ABORT_RESPONSE: {},
         Command.NOTICE: {"Kind": "stopping", "Topics": []},

@@ -37,23 +37,30 @@ def stage(connection: Connection, message: Message, body: Stage, now: float) -> 
             raise failed(f"the session has no open stage {body.stage[:80]!r}")
     else:
         core.stages.begin(session)
-    begins = int(writer is None)
+    begun: list[StageWriter] = []
+    kept: list[bool] = []
 
     def work() -> Staged:
         into = writer or core.log.staging.stage(body.writer, body.epoch, body.run, body.part)
-        session.stages[into.name] = into
+        if writer is None:
+            begun.append(into)
         if connection.session is not session:
-            into.abort()
             raise StageMissing(into.name, "its session ended")
         rows(into)
-        checksum = None
-        if body.done:
-            checksum = into.close().checksum
-            session.stages.pop(into.name, None)
+        checksum = into.close().checksum if body.done else None
+        kept.append(True)
         return Staged(into.name, into.rows, checksum)
 
     def behind() -> None:
-        session.beginning -= begins
+        # In the event loop's thread, as all else that is done with the session's stages.
+        session.beginning -= int(writer is None)
+        if writer is not None and body.done and kept:
+            session.stages.pop(writer.name, None)
+        for into in begun:
+            if not kept or (connection.session is not session and not body.done):
+                core.log.beside(into.abort)
+            elif not body.done:
+                session.stages[into.name] = into
         core.stages.look(session)
 
     _later(connection, message, work, behind)
