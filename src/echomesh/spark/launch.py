@@ -23,7 +23,7 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Arrow's checks of every access cost a tenth of a read, and what it reads here was made by PyArrow.
+    # Spares Arrow's checks of every access; what it reads here was made by PyArrow.
     "spark.driver.extraJavaOptions": (
         "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
     ),
@@ -32,7 +32,7 @@ _LOCAL: Final[Mapping[str, str]] = {
 _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.python.unix.domain.socket.enabled": "true",  # a third less work for a read than over TCP
+    "spark.python.unix.domain.socket.enabled": "true",  # less for the kernel to do than over TCP
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
