@@ -23,7 +23,7 @@ from echomesh.mesh.frames import STRANGER_FRAME, Splitter, framed
 from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode
 from echomesh.native.log_record import encode as encode_record
 from echomesh.native.log_record import scan
-from echomesh.native.mesh_frames import events_frame
+from echomesh.native.mesh_frames import events_frame, runs
 from tests.mesh.support import an_event
 from tests.support.counts import FULL, count
 
@@ -316,3 +316,23 @@ def test_many_broken_messages_cost_bounded_memory() -> None:
         attempt(bytes(payload))
     assert tracemalloc.get_traced_memory()[1] < 2 << 20
     tracemalloc.stop()
+
+
+@given(origins=st.lists(st.none() | st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=30))
+def test_runs_are_of_one_origin_and_leave_out_what_is_not_for_the_other_end(
+    origins: list[tuple[int, int] | None],
+) -> None:
+    logs, here = [b"a" * 16, b"b" * 16, bytes(16)], bytes(24)
+    given = [None if one is None else logs[one[0]] + one[1].to_bytes(8, "little") for one in origins]
+    given = [here if origin is not None and origin[:16] == here[:16] else origin for origin in given]
+    stored = [encode_record(number, 0, origin, b"event") for number, origin in enumerate(given)]
+    found = runs(scan(b"".join(stored), 0, 0), logs[0])
+    assert [number for first, end, _, _ in found for number in range(first, end)] == list(range(len(given)))
+    for first, end, origin, theirs in found:
+        assert origin == given[first]
+        for at, of in enumerate(given[first:end]):
+            assert theirs == (of is not None and (of == here or of[:16] == logs[0]))
+            if not theirs and origin is not None:
+                assert of == origin[:16] + (int.from_bytes(origin[16:], "little") + at).to_bytes(8, "little")
+            elif not theirs:
+                assert of is None

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from echomesh.errors import LogBehind
-from echomesh.mesh import publishing
+from echomesh.mesh import link, publishing
 from echomesh.mesh.arrivals import Arrivals
 from echomesh.mesh.core import MeshCore
 from echomesh.mesh.delivery import Batches, Delivery, Grant, Share
 from echomesh.mesh.link import Link, Outgoing
 from echomesh.mesh.ranges import OriginRanges
 from echomesh.mesh.subscriptions import Subscriptions
+from echomesh.native.log_record import Records
+from echomesh.native.mesh_frames import runs
 from tests.simulation import promises
 from tests.simulation.disk import Storage
 from tests.simulation.witness import BrokenPromise
@@ -81,7 +83,10 @@ def links_go_on_before_they_are_acknowledged(patch: pytest.MonkeyPatch) -> None:
 
 
 def targeted_events_go_over_bridges(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Link, "_theirs", lambda self, record: record[2] is not None and record[2][:16] == self.peer_log)
+    def careless(records: Records, peer: bytes) -> list[tuple[int, int, bytes | None, bool]]:
+        return [(first, end, of, of is not None and of[:16] == peer) for first, end, of, _ in runs(records, peer)]
+
+    patch.setattr(link, "runs", careless)
 
 
 def bridged_events_are_acknowledged_before_they_are_on_disk(patch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from echomesh.errors import EchomeshError, LogCorrupt, LogError, OffsetsLost
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
-from echomesh.mesh.ways import HERE, MOST_HOPS
-from echomesh.native.mesh_frames import events_frame, is_own
+from echomesh.mesh.ways import MOST_HOPS
+from echomesh.native.mesh_frames import events_frame, runs
 from echomesh.topics import Matcher
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from echomesh.mesh.pipe import Pipe
     from echomesh.mesh.ports import Pending, Rights
     from echomesh.mesh.protocol import Message
-    from echomesh.native.log_record import Record, Records
+    from echomesh.native.log_record import Records
 
 WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 256 << 10
@@ -136,35 +136,12 @@ class Link:
             return True
         if not len(records):
             return False
-        if is_own(records):
-            self._forward(key, out, records, 0, len(records), None)
-        else:
-            self._forward_runs(key, out, records)
-        return True
-
-    def _forward_runs(self, key: Topic, out: Outgoing, records: Records) -> None:
-        # Runs of one origin are forwarded, each as one; what is not for the other end is skipped, together.
-        taken = records.tuples()
-        begun = at = skipped = 0
-        for at, record in enumerate(taken):
-            theirs = self._theirs(record)
-            if begun < at and (theirs or not _follows(taken[at - 1], record)):
-                self._forward(key, out, records, begun, at, taken[begun][2])
-                begun = at
+        for first, end, origin, theirs in runs(records, self.peer_log):
             if theirs:
-                skipped = record[0] + 1
-                begun = at + 1
-            elif skipped:
-                self._skip(key, out, skipped)
-                skipped = 0
-        if begun <= at:
-            self._forward(key, out, records, begun, at + 1, taken[begun][2])
-        if skipped:
-            self._skip(key, out, skipped)
-
-    def _theirs(self, record: Record) -> bool:
-        origin = record[2]
-        return origin is not None and (origin == HERE or origin[:16] == self.peer_log)
+                self._skip(key, out, records.first + end)
+            else:
+                self._forward(key, out, records, first, end, origin)
+        return True
 
     def _skip(self, key: Topic, out: Outgoing, behind: int) -> None:
         # Nothing of this is for the other end.
@@ -306,14 +283,6 @@ class Link:
         client_id, session_id = self.session
         behind = body.offset + len(body.cloud_events)
         return Ack(client_id, session_id, body.environment, body.topic, behind, is_client=False, origin=body.origin)
-
-
-def _follows(before: Record, record: Record) -> bool:
-    """Whether the record is the next one of the same origin."""
-    one, other = before[2], record[2]
-    if one is None or other is None:
-        return one is other
-    return one[:16] == other[:16] and _offset(other) == _offset(one) + 1
 
 
 def _offset(origin: bytes) -> int:

@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from echomesh.native.log_record cimport HEADER, ORIGIN, Records
 from echomesh.native.mesh_event cimport event_at
@@ -68,17 +68,6 @@ def events_frame(bytes head not None, Records records not None, Py_ssize_t first
     return made
 
 
-def is_own(Records records not None) -> bool:
-    """Whether none of the records came over a bridge."""
-    cdef Py_ssize_t i
-    cdef uint16_t flags
-    for i in range(records.count):
-        memcpy(&flags, records.base + records.starts[i] + 24, 2)
-        if flags:
-            return False
-    return True
-
-
 def arrived(list raws not None, Py_ssize_t start, Py_ssize_t end, bytes log_id not None, int64_t first, judge) -> tuple:
     """(events, origins) of those of a message: as bytes, and where they were first published, from `first` on.
 
@@ -103,3 +92,56 @@ def arrived(list raws not None, Py_ssize_t start, Py_ssize_t end, bytes log_id n
         events.append(event)
         origins.append(PyBytes_FromStringAndSize(<char *>origin, ORIGIN))
     return events, origins
+
+
+def runs(Records records not None, bytes peer not None) -> list:
+    """(first, end, origin, theirs) of the records that can go in one message: one behind the other, of one origin.
+
+    `origin` is the first one's, None for those published here. `theirs` are those that are not for the server whose log
+    is `peer`: its own, and those that are for this server alone.
+    """
+    cdef list found = []
+    cdef Py_ssize_t i, first = 0
+    cdef const char *origin = NULL
+    cdef const char *before = NULL
+    cdef bint theirs = False, was_theirs = False
+    if PyBytes_GET_SIZE(peer) != 16:
+        raise ValueError("16 bytes of a log id")
+    for i in range(records.count):
+        origin = origin_of(records, i)
+        theirs = origin != NULL and (
+            memcmp(origin, PyBytes_AS_STRING(peer), 16) == 0 or memcmp(origin, HERE, ORIGIN) == 0
+        )
+        if i > 0 and (theirs != was_theirs or not (theirs or follows(before, origin))):
+            found.append(run(records, first, i, was_theirs))
+            first = i
+        before, was_theirs = origin, theirs
+    if records.count:
+        found.append(run(records, first, records.count, was_theirs))
+    return found
+
+
+cdef char HERE[ORIGIN]
+memset(HERE, 0, ORIGIN)
+
+
+cdef const char *origin_of(Records records, Py_ssize_t i) noexcept:
+    cdef const char *record = records.base + records.starts[i]
+    cdef uint16_t flags
+    memcpy(&flags, record + 24, 2)
+    return record + HEADER if flags else NULL
+
+
+cdef bint follows(const char *before, const char *origin) noexcept:
+    # Whether the second is the next one of the same origin.
+    cdef int64_t one, other
+    if before == NULL or origin == NULL:
+        return before == origin
+    memcpy(&one, before + 16, 8)
+    memcpy(&other, origin + 16, 8)
+    return other == one + 1 and memcmp(before, origin, 16) == 0
+
+
+cdef tuple run(Records records, Py_ssize_t first, Py_ssize_t end, bint theirs):
+    cdef const char *origin = origin_of(records, first)
+    return first, end, None if origin == NULL else PyBytes_FromStringAndSize(origin, ORIGIN), theirs
