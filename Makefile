@@ -10,8 +10,8 @@ PYTHON ?=
 NATIVE  := $(shell find src/echomesh/native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 CHECKED := src tests tools $(wildcard bench) $(wildcard examples)
 ARGS    ?=
-# Two processes share the tests, by files; those of Spark are one file for that. WORKERS=0: one, as a debugger wants it.
-WORKERS ?= 2
+# So many processes share the tests, by files; most of their time is waiting. WORKERS=0: one, as a debugger wants it.
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

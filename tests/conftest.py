@@ -16,6 +16,7 @@ from hypothesis import settings
 from tests.support import counts
 
 SPARK = Path(__file__).parent / "spark"
+OWN_SPARK = ("_cluster.py", "_connect.py", "_java.py", "_kills.py")  # these start others than the session of all
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=False, print_blob=True)
 settings.register_profile("full", settings.get_profile("quick"), max_examples=1000)
@@ -35,12 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where several processes share the tests, those of a file stay together, and so do all of Spark: one session."""
+    """Where several processes share the tests, those of a file stay together, and so do most of Spark: one session."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK.name if nodeid.startswith("tests/spark/") else str(super()._split_scope(nodeid))
+            file = str(super()._split_scope(nodeid))
+            return SPARK.name if file.startswith("tests/spark/") and not file.endswith(OWN_SPARK) else file
 
     return Files(config, log)
 
