@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.harness.bouts import Figures, bouts
@@ -87,9 +88,9 @@ def _reads(plan: Plan, reads: Reads, say: Say) -> list[Row]:
         figures = _measured(
             plan,
             {
-                whole: lambda aggregate=aggregate: reads.stream(aggregate),  # type: ignore[misc]
-                pruned: lambda aggregate=aggregate, columns=columns: reads.stream(aggregate, columns),  # type: ignore[misc]
-                PARQUET: lambda aggregate=aggregate: reads.parquet_stream(aggregate),  # type: ignore[misc]
+                whole: partial(reads.stream, aggregate),
+                pruned: partial(reads.stream, aggregate, columns),
+                PARQUET: partial(reads.parquet_stream, aggregate),
             },
             say,
         )

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -22,7 +23,7 @@ _STOPPED_S = 5.0
 _LOOK_S = 0.01
 
 
-class _Process:
+class _Process(ABC):
     """A command of ours, ready to be used; leaving the block stops it, and it never outlives this process."""
 
     def __init__(self, *arguments: str, stdout: int = subprocess.DEVNULL, stderr: int | IO[bytes]) -> None:
@@ -42,11 +43,13 @@ class _Process:
             self.stop()
             raise
 
+    @abstractmethod
     def _wait_until_ready(self, deadline: float) -> None:
-        raise NotImplementedError
+        """Returns once it can be used."""
 
+    @abstractmethod
     def _complaint(self) -> str:
-        raise NotImplementedError
+        """What it said when it did not start."""
 
     def _check(self, what: str, deadline: float) -> None:
         if self._process.poll() is not None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """Has a `close`, and calls it when the statement ends."""
 
+    @abstractmethod
     def close(self) -> None:
         """Gives everything back."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -113,6 +113,9 @@ class Dialed(Pipe):
         self.why = why
         self.close()
 
+    def unblocked(self) -> None:
+        """The other end reads again: its link goes on with the next pass over all of them."""
+
     def gone(self, now: float) -> None:
         """The bridge dials again later."""
         if self.link is not None:

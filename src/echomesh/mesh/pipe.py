@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from echomesh.mesh import protocol
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from echomesh.mesh.core import MeshCore
 
 
-class Pipe:
+class Pipe(ABC):
     """Output is collected, and leaves with all else of the same turn.
 
     `closing` means: nothing more is read, and the connection ends once its output is out; with `aborting` it ends at
@@ -44,9 +45,9 @@ class Pipe:
         """Whether the shell should not read on for now."""
         return self.blocked
 
+    @abstractmethod
     def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came."""
-        raise NotImplementedError
 
     def came(self, before: int, size: int, now: float) -> None:
         """`size` bytes came and were dealt with; `before` bytes of a frame had been there."""
@@ -115,6 +116,7 @@ class Pipe:
             self.closing = self.aborting = True
             self.core.mark(self)
 
+    @abstractmethod
     def unblocked(self) -> None:
         """The other end reads again."""
 
@@ -125,5 +127,6 @@ class Pipe:
             self._out.clear()
             self.gone(now)
 
+    @abstractmethod
     def gone(self, now: float) -> None:
         """What is to be done once, when it is gone."""

@@ -13,6 +13,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from echomesh.errors import FrameTooLarge, SessionBusy
+from echomesh.native.big_endian cimport big_endian, put_big_endian
 
 SEQ_DIGITS = 12
 
@@ -43,20 +44,6 @@ cdef class Flying:
     # One publish that is not answered yet.
     cdef object token, topic, server
     cdef bytes event
-
-
-cdef uint64_t big_endian(const uint8_t *p, int size) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef int i
-    for i in range(size):
-        value = value << 8 | p[i]
-    return value
-
-
-cdef void put_big_endian(uint8_t *p, uint64_t value) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        p[i] = <uint8_t>(value >> (24 - 8 * i))
 
 
 cdef int64_t read_number(const uint8_t *p) noexcept nogil:
@@ -157,7 +144,7 @@ cdef class Flight:
         self.need(4 + length)
         p = self.out + self.used
         self.used += 4 + length
-        put_big_endian(p, length)
+        put_big_endian(p, length, 4)
         p += 4
         memcpy(p, REQUEST_AT, REQUEST_SIZE)
         p += REQUEST_SIZE

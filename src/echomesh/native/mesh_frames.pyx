@@ -1,9 +1,10 @@
 """Events on their way out of the log and into it, many at a time: as frames for subscribers and bridges, and back."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
+from echomesh.native.big_endian cimport put_big_endian
 from echomesh.native.log_record cimport HEADER, ORIGIN, Records
 from echomesh.native.mesh_event cimport event_at
 
@@ -12,12 +13,6 @@ cdef enum:
     LENGTH_BYTES = 4
 
 cdef bytes NAME = b"\xabCloudEvents"
-
-
-cdef void put_big_endian(uint8_t *p, uint64_t value, int size) noexcept nogil:
-    cdef int i
-    for i in range(size):
-        p[i] = <uint8_t>(value >> (8 * (size - 1 - i)))
 
 
 cdef const char *event_of(Records records, Py_ssize_t i, int64_t *size) noexcept:

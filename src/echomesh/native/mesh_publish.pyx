@@ -15,6 +15,7 @@ from libc.string cimport memcmp, memcpy
 
 from echomesh.errors import LogError
 
+from echomesh.native.big_endian cimport put_big_endian
 from echomesh.native.log_answers cimport DONE, PENDING, Answer
 from echomesh.native.log_msgpack cimport IS_INT, IS_STR, read_count, read_value, utf8_ok, value_t
 from echomesh.native.mesh_event cimport event_at, named, same
@@ -213,7 +214,6 @@ cdef class Lane:
         cdef bytes text = seq.encode()
         cdef int64_t size = PyBytes_GET_SIZE(text), start = self.used, length
         cdef uint8_t *p
-        cdef int i
         self.grow(4 + PyBytes_GET_SIZE(ANSWER) + 2 + size + PyBytes_GET_SIZE(OFFSET) + 9)
         p = self.out + start + 4
         memcpy(p, PyBytes_AS_STRING(ANSWER), PyBytes_GET_SIZE(ANSWER))
@@ -234,17 +234,14 @@ cdef class Lane:
             p += 1
         elif offset < 0x100000000:
             p[0] = 0xCE
-            for i in range(4):
-                p[1 + i] = <uint8_t>(offset >> (24 - 8 * i))
+            put_big_endian(p + 1, offset, 4)
             p += 5
         else:
             p[0] = 0xCF
-            for i in range(8):
-                p[1 + i] = <uint8_t>(offset >> (56 - 8 * i))
+            put_big_endian(p + 1, offset, 8)
             p += 9
         length = p - self.out - start - 4
-        for i in range(4):
-            self.out[start + i] = <uint8_t>(length >> (24 - 8 * i))
+        put_big_endian(self.out + start, length, 4)
         self.used = p - self.out
         return 0
 

@@ -23,10 +23,7 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Spares Arrow's checks of every access; what it reads here was made by PyArrow.
-    "spark.driver.extraJavaOptions": (
-        "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-    ),
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.python.authenticate.socketTimeout": "60s",  # a busy machine takes its time to start a worker
 }
 _ALWAYS: Final[Mapping[str, str]] = {
