@@ -13,6 +13,7 @@ cdef class Commits(Pushes):
 
     cdef bint wait_for(self, int64_t ticket) except -1
     cdef void wait_for_kick(self) noexcept nogil
+    cdef void wait_for_turn(self, int64_t wait_ns) noexcept nogil
     cdef void hand_over(self) noexcept nogil
     cdef void begin_turn(self) noexcept nogil
     cdef void kick(self, bint work, bint turned, int64_t count, int64_t began) noexcept nogil

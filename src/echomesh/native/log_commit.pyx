@@ -19,6 +19,9 @@ from echomesh.native.log_topic cimport Topic
 
 NEED_JOURNAL = NEEDS_JOURNAL
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef enum:
     TURN_NS = 2000000           # how long at most a commit waits for those who were answered
     LEAST_TURN_NS = 50000
@@ -46,6 +49,7 @@ cdef class Commits(Pushes):
                     raise self.raised
                 self.trouble(status)
                 status = 0
+                self.forget_ahead()
                 if self.busy != NULL:
                     with nogil:
                         status = self.push()
@@ -55,12 +59,7 @@ cdef class Commits(Pushes):
             if status == RAISED or not isinstance(error, Exception):
                 raise
         finally:
-            with nogil:
-                pthread_mutex_lock(&self.lock)
-                self.leader = False
-                pthread_cond_broadcast(&self.changed)
-                pthread_cond_signal(&self.work)
-                pthread_mutex_unlock(&self.lock)
+            self.hand_over()
 
     def wait(self, int64_t ticket) -> None:
         """Returns once the ticket's frame was committed or refused; commits it itself when nobody else does."""
@@ -129,18 +128,15 @@ cdef class Commits(Pushes):
     cdef void wait_for_kick(self) noexcept nogil:
         # With the lock. After a commit those who were answered come back at once: to commit before they do would make
         # two half-full frames, each with a sync of its own, out of one. That is right when a commit takes longer than
-        # they do; when it is quicker, two half-full frames, one filling while the other is committed, get more done.
+        # they do, or half of it is done meanwhile; when it is quicker, two half-full frames, one filling while the other
+        # is committed, get more done.
         cdef int64_t coming = self.answered, wait_ns = TURN_NS
-        cdef timespec until
-        cdef bint overlap = self.push_ns < self.turn_ns * (coming + self.filling.count)
+        cdef bint overlap = not self.many and self.push_ns < self.turn_ns * (coming + self.filling.count)
         if overlap:
             wait_ns = min(max(self.push_ns, LEAST_TURN_NS), TURN_NS)
         # While the loop is at those of the commit before, more come into this frame at every moment.
         if self.turning and (self.in_turn or not (overlap and 2 * self.filling.count >= coming)):
-            until = after(wait_ns * 1e-9)
-            while self.turning and not self.stopping:
-                if pthread_cond_timedwait(&self.work, &self.lock, &until):
-                    break
+            self.wait_for_turn(wait_ns)
         if self.turning:
             self.turning = False
             self.kicked = self.kicked or self.filling.count > 0
@@ -148,6 +144,24 @@ cdef class Commits(Pushes):
             pthread_cond_wait(&self.work, &self.lock)
         self.kicked = False
         self.answered = 0
+
+    cdef void wait_for_turn(self, int64_t wait_ns) noexcept nogil:
+        # With the lock. Where commits go to many segments, what has come so far is copied there meanwhile.
+        cdef int64_t end = em_now_ns() + wait_ns
+        cdef timespec until = after(wait_ns * 1e-9)
+        while self.turning and not self.stopping:
+            if self.many and not self.leader:
+                self.leader = True
+                if not self.copy_ahead():
+                    pthread_mutex_unlock(&self.lock)
+                    sched_yield()
+                    pthread_mutex_lock(&self.lock)
+                self.leader = False
+                pthread_cond_broadcast(&self.changed)
+                if em_now_ns() > end:
+                    break
+            elif pthread_cond_timedwait(&self.work, &self.lock, &until):
+                break
 
     cdef void hand_over(self) noexcept nogil:
         pthread_mutex_lock(&self.lock)
@@ -221,16 +235,13 @@ cdef class Commits(Pushes):
 
     def lead_no_more(self) -> None:
         """Lets others commit again."""
-        pthread_mutex_lock(&self.lock)
-        self.leader = False
-        pthread_cond_broadcast(&self.changed)
-        pthread_cond_signal(&self.work)
-        pthread_mutex_unlock(&self.lock)
+        self.hand_over()
 
     def rewrite(self) -> None:
         """Writes all that is kept in memory, and the frame that waits, to the new journal file, and syncs it."""
         cdef frame_t *f = self.kept_first
         cdef int failed = 0
+        self.forget_ahead()
         while f != NULL and not failed:
             failed = self.write_journal(f)
             f = f.next
@@ -243,6 +254,7 @@ cdef class Commits(Pushes):
         """Writes the records of all kept frames to their segments again."""
         cdef frame_t *f = self.kept_first
         cdef int failed = 0
+        self.forget_ahead()
         while f != NULL and not failed:
             failed = self.write_segments(f)
             f = f.next

@@ -17,6 +17,12 @@ cdef extern from "pthread.h" nogil:
         pass
     ctypedef struct pthread_cond_t:
         pass
+    ctypedef struct pthread_mutexattr_t:
+        pass
+    int PTHREAD_MUTEX_ADAPTIVE_NP
+    int pthread_mutexattr_init(pthread_mutexattr_t *)
+    int pthread_mutexattr_settype(pthread_mutexattr_t *, int)
+    int pthread_mutexattr_destroy(pthread_mutexattr_t *)
     int pthread_mutex_init(pthread_mutex_t *, void *)
     int pthread_mutex_destroy(pthread_mutex_t *)
     int pthread_mutex_lock(pthread_mutex_t *)

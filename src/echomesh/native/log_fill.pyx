@@ -40,7 +40,12 @@ cdef class Filling:
 
     def __cinit__(self, storage, Watermarks water, bytes log_id, *args, int64_t frame_limit=8 << 20, int64_t kept_limit=128 << 20,
                   int64_t apart_over=64 << 10):
-        pthread_mutex_init(&self.lock, NULL)
+        cdef pthread_mutexattr_t kind
+        # Held for moments only: to look again a few times is far cheaper than to sleep.
+        pthread_mutexattr_init(&kind)
+        pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP)
+        pthread_mutex_init(&self.lock, &kind)
+        pthread_mutexattr_destroy(&kind)
         pthread_cond_init(&self.changed, NULL)
         pthread_cond_init(&self.work, NULL)
         pthread_cond_init(&self.dirty, NULL)

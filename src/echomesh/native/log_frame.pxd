@@ -46,6 +46,8 @@ ctypedef struct frame_t:
     int64_t ticket, number
     int64_t apart_bytes
     int64_t count                   # of its records
+    int64_t ahead                   # writes from the first on that stand in their segments already,
+    bint stuck                      # which is as far as it gets before the commit
 
 cdef frame_t *frame_new() noexcept nogil
 cdef void frame_free(frame_t *f) noexcept nogil

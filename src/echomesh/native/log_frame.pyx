@@ -27,7 +27,8 @@ cdef void frame_clear(frame_t *f) noexcept nogil:
             free(f.writes[i].apart)
     f.write_count = 0
     f.size = FRAME_HEADER
-    f.apart_bytes = f.count = 0
+    f.apart_bytes = f.count = f.ahead = 0
+    f.stuck = False
     f.next = NULL
 
 

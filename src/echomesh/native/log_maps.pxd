@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from echomesh.native.log_frame cimport frame_t, topic_t
+from echomesh.native.log_frame cimport topic_t, write_t
 
 cdef enum:
     MAPS = 1024
@@ -17,4 +17,4 @@ cdef class Maps:
     cdef int count, oldest
 
     cdef char *of(self, topic_t *t, int fd, int64_t turn) noexcept nogil
-    cdef int64_t copy(self, frame_t *f, int64_t begin, int fd, int64_t position, int64_t *upto) noexcept nogil
+    cdef int64_t copy(self, const write_t *writes, int64_t count, int fd, int64_t position, int64_t *upto) noexcept nogil

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
 
-from echomesh.native.log_frame cimport frame_t, topic_t, write_t
+from echomesh.native.log_frame cimport topic_t, write_t
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -60,37 +60,38 @@ cdef class Maps:
         t.map_turn = turn
         return t.map
 
-    cdef int64_t copy(self, frame_t *f, int64_t begin, int fd, int64_t position, int64_t *upto) noexcept nogil:
-        # Copies the frame's writes from number `begin` on out of the journal file, where the frame stands at `position`.
-        # How many were done, which may be none; `upto` is behind the last one that was tried.
+    cdef int64_t copy(self, const write_t *writes, int64_t count, int fd, int64_t position, int64_t *upto) noexcept nogil:
+        # Copies the first of these writes out of a file, where their frame stands at `position`. How many were done, which
+        # may be none; `upto` is behind the last one that was tried.
         cdef iovec parts[PARTS]
         cdef char between[SMALL]
-        cdef int count = 0
-        cdef int64_t i = begin, at = 0, first = 0, gap
-        cdef write_t *w
+        cdef int used = 0
+        cdef int64_t i = 0, at = 0, first = 0, gap
+        cdef const write_t *w
         cdef char *target
-        while i < f.write_count and count + 2 <= PARTS and i - begin < MAPS:
-            w = &f.writes[i]
-            if w.apart != NULL or w.length > SMALL or w.length == 0 or w.position + w.length > MAP_BYTES:
+        while i < count and used + 2 <= PARTS and i < MAPS:
+            w = &writes[i]
+            if w.length == 0:
+                i += 1      # a topic's end that moves, without bytes
+                continue
+            if w.apart != NULL or w.length > SMALL or w.position + w.length > MAP_BYTES:
                 break
-            gap = w.start - at if count else 0
+            gap = w.start - at if used else 0
             if gap > SMALL:
                 break
             target = self.of(w.topic, w.fd, w.turn)
             if target == NULL:
                 break
-            if not count:
+            if not used:
                 first = at = w.start
             if gap:
-                parts[count].iov_base = between
-                parts[count].iov_len = gap
-                count += 1
-            parts[count].iov_base = target + w.position
-            parts[count].iov_len = w.length
-            count += 1
+                parts[used].iov_base = between
+                parts[used].iov_len = gap
+                used += 1
+            parts[used].iov_base = target + w.position
+            parts[used].iov_len = w.length
+            used += 1
             at = w.start + w.length
             i += 1
         upto[0] = i
-        if count and preadv(fd, parts, count, position + first) == at - first:
-            return i - begin
-        return 0
+        return i if not used or preadv(fd, parts, used, position + first) == at - first else 0

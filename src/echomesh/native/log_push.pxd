@@ -1,19 +1,16 @@
 from libc.stdint cimport int64_t
 
+from echomesh.native.log_ahead cimport Ahead
 from echomesh.native.log_frame cimport frame_t
-from echomesh.native.log_journal cimport Journal
-from echomesh.native.log_maps cimport Maps
 
 
-cdef class Pushes(Journal):
+cdef class Pushes(Ahead):
     cdef bint quiet                 # the event loop itself commits, and needs no word of it
     cdef int64_t push_ns            # how long a commit takes
     cdef int64_t answered           # appends that were committed since the thread of `run` last slept
-    cdef Maps maps
 
     cdef int step(self) noexcept nogil
     cdef int push(self) noexcept nogil
-    cdef int copy_to_segments(self, frame_t *f) noexcept nogil
     cdef int sync_apart(self, frame_t *f) noexcept nogil
     cdef void settle(self, frame_t *f) noexcept nogil
     cdef void new_frame(self) noexcept nogil

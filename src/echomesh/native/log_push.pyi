@@ -1,4 +1,4 @@
-from echomesh.native.log_journal import Journal
+from echomesh.native.log_ahead import Ahead
 
-class Pushes(Journal):
+class Pushes(Ahead):
     """Takes the frame that was filled, and gets it on disk."""

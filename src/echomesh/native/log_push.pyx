@@ -3,23 +3,21 @@
 from libc.stdint cimport int64_t
 
 from echomesh.native.atomics cimport em_fence, em_now_ns
+from echomesh.native.log_ahead cimport Ahead
 from echomesh.native.log_fill cimport (
     NOTHING, pthread_cond_broadcast, pthread_cond_signal, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from echomesh.native.log_frame cimport FRAME_HEADER, frame_new, frame_t, write_t
-from echomesh.native.log_journal cimport Journal
-from echomesh.native.log_maps cimport Maps
 from echomesh.native.log_water cimport ring_all, ring_slot, show
 
 cdef enum:
     MANY = 8                    # writes of a frame, from which on its segments are written through maps
+    COPIED = 64                 # and from which on some of them before the commit, when they are
+    SMALL = 2048                # no larger than this on the average
 
 
-cdef class Pushes(Journal):
+cdef class Pushes(Ahead):
     """Takes the frame that was filled, and gets it on disk. Only the leader may."""
-
-    def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
-        self.maps = Maps()
 
     cdef int sync_apart(self, frame_t *f) noexcept nogil:
         cdef int64_t i
@@ -44,7 +42,7 @@ cdef class Pushes(Journal):
         if not failed and f.size > FRAME_HEADER:
             failed = self.write_journal(f)
             if not failed and mapped:
-                failed = self.copy_to_segments(f)
+                failed = self.copy_rest(f)
             if not failed:
                 failed = self.sync(self.fd)
         if not failed:
@@ -53,25 +51,6 @@ cdef class Pushes(Journal):
             self.push_ns += (min(took, 2 * self.push_ns) - self.push_ns) // 8 if self.push_ns else took
             self.settle(f)
         return failed
-
-    cdef int copy_to_segments(self, frame_t *f) noexcept nogil:
-        # What can't be copied through a map is written as usual, which says what is wrong if anything is.
-        cdef int64_t i = 0, upto = 0
-        cdef int failed
-        cdef write_t *w
-        while i < f.write_count:
-            i += self.maps.copy(f, i, self.fd, self.frame_at, &upto)
-            upto = max(upto, i + 1)
-            while i < upto and i < f.write_count:
-                w = &f.writes[i]
-                if w.apart == NULL and w.length:
-                    failed = self.pwrite(w.fd, f.data + w.start, w.length, w.position)
-                    if failed:
-                        # The next frame takes this one's place, should it be given up.
-                        self.position = self.frame_at
-                        return failed
-                i += 1
-        return 0
 
     cdef void settle(self, frame_t *f) noexcept nogil:
         # The frame is on disk: readers may see it, and who waits gets its answer.
@@ -105,6 +84,7 @@ cdef class Pushes(Journal):
             self.wants_care = True
             pthread_cond_signal(&self.dirty)
         self.answered += f.count
+        self.many = self.direct and f.write_count >= COPIED and f.size < f.write_count * SMALL
         self.turning = self.signal_fd >= 0 and not self.quiet
         pthread_cond_broadcast(&self.changed)
         pthread_mutex_unlock(&self.lock)

@@ -1,0 +1,24 @@
+"""Records for many segments, copied there before their commit, while an event loop still adds to the frame."""
+
+from libc.stdint cimport int64_t
+
+from echomesh.native.log_frame cimport frame_t, write_t
+from echomesh.native.log_journal cimport Journal
+from echomesh.native.log_maps cimport Maps
+
+cdef enum:
+    AHEAD_WRITES = 64           # at once: an append that comes meanwhile waits until they were taken
+    AHEAD_BYTES = 256 << 10
+
+
+cdef class Ahead(Journal):
+    cdef Maps maps                  # the leader's
+    cdef bint many                  # the last commit went to many segments
+    cdef int ahead_fd
+    cdef char *ahead_bytes
+    cdef write_t ahead_writes[AHEAD_WRITES]
+
+    cdef int open_ahead(self) noexcept nogil
+    cdef bint copy_ahead(self) noexcept nogil
+    cdef void forget_ahead(self) noexcept nogil
+    cdef int copy_rest(self, frame_t *f) noexcept nogil

@@ -1,0 +1,4 @@
+from echomesh.native.log_journal import Journal
+
+class Ahead(Journal):
+    """What the leader may do before a commit."""

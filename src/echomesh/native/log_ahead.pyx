@@ -1,0 +1,106 @@
+"""Records for many segments, copied there before their commit, while an event loop still adds to the frame.
+
+With a thousand topics a commit touches hundreds of segments, which takes as long as the disk does. The thread that commits
+has nothing to do while the loop goes through those who were just answered: in that time it copies what they have added so
+far. Nobody sees a record before its commit, and one that fails takes the place back.
+"""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+
+from echomesh.native.log_fill cimport pthread_mutex_lock, pthread_mutex_unlock
+from echomesh.native.log_frame cimport frame_t, write_t
+from echomesh.native.log_maps cimport Maps
+
+cdef extern from "<sys/mman.h>" nogil:
+    int memfd_create(const char *name, unsigned int flags)
+    unsigned int MFD_CLOEXEC
+
+cdef extern from "<fcntl.h>" nogil:
+    int posix_fallocate(int fd, int64_t position, int64_t size)
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
+cdef enum:
+    LEAST = 16          # fewer writes are not worth the way
+    UNTRIED = -1
+    NEVER = -2          # there can't be a file in memory
+
+
+cdef class Ahead(Journal):
+    """What the leader may do before a commit."""
+
+    def __cinit__(self, storage, water, bytes log_id, trouble, int64_t last_number, *args, **kwargs):
+        self.maps = Maps()
+        self.ahead_fd = UNTRIED
+
+    def __dealloc__(self):
+        if self.ahead_fd >= 0:
+            munmap(self.ahead_bytes, AHEAD_BYTES)
+            c_close(self.ahead_fd)
+
+    cdef int open_ahead(self) noexcept nogil:
+        # A file in memory, from which `Maps` copies: the frame itself may move while the loop adds to it.
+        cdef int fd = memfd_create("echomesh-log", MFD_CLOEXEC)
+        cdef void *made = MAP_FAILED
+        if fd >= 0 and posix_fallocate(fd, 0, AHEAD_BYTES) == 0:
+            made = mmap(NULL, AHEAD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if made != MAP_FAILED:
+            self.ahead_bytes = <char *>made
+            return fd
+        if fd >= 0:
+            c_close(fd)
+        return NEVER
+
+    cdef bint copy_ahead(self) noexcept nogil:
+        # As the leader, with the lock, which it gives away meanwhile: whether there was something to copy.
+        cdef frame_t *f = self.filling
+        # The last write may still grow.
+        cdef int64_t count = min(f.write_count - 1 - f.ahead, <int64_t>AHEAD_WRITES), first, size, done, tried = 0
+        cdef const write_t *last
+        if count < LEAST or f.stuck or self.busy != NULL:
+            return False
+        if self.ahead_fd == UNTRIED:
+            self.ahead_fd = self.open_ahead()
+        last = &f.writes[f.ahead + count - 1]
+        first = f.writes[f.ahead].start
+        size = last.start + last.length - first
+        if self.ahead_fd < 0 or size > AHEAD_BYTES or last.apart != NULL:
+            f.stuck = True
+            return False
+        memcpy(self.ahead_writes, &f.writes[f.ahead], count * sizeof(write_t))
+        memcpy(self.ahead_bytes, f.data + first, size)
+        pthread_mutex_unlock(&self.lock)
+        done = self.maps.copy(self.ahead_writes, count, self.ahead_fd, -first, &tried)
+        pthread_mutex_lock(&self.lock)
+        f.ahead += done
+        f.stuck = done < count
+        return True
+
+    cdef void forget_ahead(self) noexcept nogil:
+        # As the leader: what stands in segments may not be on its way to the disk: their commit is to write it again.
+        self.filling.ahead = 0
+        if self.busy != NULL:
+            self.busy.ahead = 0
+
+    cdef int copy_rest(self, frame_t *f) noexcept nogil:
+        # What can't be copied through a map is written as usual, which says what is wrong if anything is.
+        cdef int64_t i = f.ahead, upto, tried = 0
+        cdef int failed
+        cdef write_t *w
+        while i < f.write_count:
+            upto = i
+            i += self.maps.copy(&f.writes[i], f.write_count - i, self.fd, self.frame_at, &tried)
+            upto = max(upto + tried, i + 1)
+            while i < upto and i < f.write_count:
+                w = &f.writes[i]
+                if w.apart == NULL and w.length:
+                    failed = self.pwrite(w.fd, f.data + w.start, w.length, w.position)
+                    if failed:
+                        # The next frame takes this one's place, should it be given up.
+                        self.position = self.frame_at
+                        return failed
+                i += 1
+        return 0
