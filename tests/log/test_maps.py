@@ -41,7 +41,9 @@ def everywhere(directory: Path, events: list[bytes]) -> None:
 
 
 @contextmanager
-def broken(log: TopicLog, names: list[str], path: str, flags: int = os.O_RDWR) -> Iterator[Callable[[], None]]:
+def broken(
+    log: TopicLog | AsyncTopicLog, names: list[str], path: str, flags: int = os.O_RDWR
+) -> Iterator[Callable[[], None]]:
     """Another file stands behind the segments of these topics; the function puts them right again."""
     kept: dict[int, int] = {}
 

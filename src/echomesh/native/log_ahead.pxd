@@ -14,6 +14,7 @@ cdef enum:
 cdef class Ahead(Journal):
     cdef Maps maps                  # the leader's
     cdef bint many                  # the last commit went to many segments
+    cdef readonly int64_t copied_ahead      # writes so far
     cdef int ahead_fd
     cdef char *ahead_bytes
     cdef write_t ahead_writes[AHEAD_WRITES]

@@ -76,6 +76,7 @@ cdef class Ahead(Journal):
         done = self.maps.copy(self.ahead_writes, count, self.ahead_fd, -first, &tried)
         pthread_mutex_lock(&self.lock)
         f.ahead += done
+        self.copied_ahead += done
         f.stuck = done < count
         return True
 
