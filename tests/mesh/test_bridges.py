@@ -135,6 +135,25 @@ def test_each_event_is_in_each_log_once(shm_dir: Path, edges: list[tuple[int, in
     run(shm_dir, count, test)
 
 
+def test_nothing_is_sent_back_to_where_it_came_from(shm_dir: Path) -> None:
+    async def chain(mesh: Mesh) -> None:
+        for one, other in CHAIN:
+            await mesh.bridge(one, other)
+        client = await mesh[0].publisher("p")
+        for number in range(20):
+            assert (await publish(client, "a", an_event(number))).status == 0
+        await mesh.until(lambda: len(mesh.ids(3)) == 20, lambda: mesh.ids(3))
+        # The first ones, while the bridges are being made, may be on their way in both directions.
+        sent = mesh[3].server.core.counts.bridged_out
+        for number in range(20, 60):
+            assert (await publish(client, "a", an_event(number))).status == 0
+        await mesh.until(lambda: len(mesh.ids(3)) == 60, lambda: mesh.ids(3))
+        assert mesh[3].server.core.counts.bridged_out == sent
+        assert all(mesh[number].server.core.counts.bridged_out >= 60 for number in range(3))
+
+    run(shm_dir, 4, chain)
+
+
 def test_what_is_published_while_a_server_is_down_comes_later_and_once(shm_dir: Path) -> None:
     async def test(mesh: Mesh) -> None:
         for one, other in [(0, 1), (1, 2), (2, 0)]:

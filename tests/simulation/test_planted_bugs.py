@@ -92,9 +92,9 @@ def targeted_events_go_over_bridges(patch: pytest.MonkeyPatch) -> None:
 def bridged_events_are_acknowledged_before_they_are_on_disk(patch: pytest.MonkeyPatch) -> None:
     take = Arrivals.take
 
-    def hasty(self: Arrivals, body: Any, kept: Any) -> None:
+    def hasty(self: Arrivals, body: Any, came: Any, kept: Any) -> None:
         kept(True, None)
-        take(self, body, lambda known, pending: None)
+        take(self, body, came, lambda known, pending: None)
 
     patch.setattr(Arrivals, "take", hasty)
 

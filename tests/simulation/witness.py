@@ -41,6 +41,13 @@ class Told:
     """Bytes of the events that were sent and not acknowledged, by topic and offset."""
     nacks: dict[str, Nack] = field(default_factory=dict)
     subscribes: set[str] = field(default_factory=set)
+    taken: bool = False
+    """A newer session of the same client has what this one had."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it has something to go on with, once the others are gone."""
+        return bool(self.filters) and not self.taken
 
     @property
     def whose(self) -> Whose:
@@ -103,7 +110,7 @@ class Witness:
     def lost(self, wire: object) -> None:
         """A server knows that a connection is over."""
         gone = self._told.pop(wire, None)
-        if gone is not None and not any(gone.whose == other.whose for other in self._told.values()):
+        if gone is not None and not any(other.held and gone.whose == other.whose for other in self._told.values()):
             self._remember_prefixes(*gone.whose)
 
     def flushed(self, server: str, *, kept: bool) -> None:
@@ -166,6 +173,7 @@ class Witness:
         for other in self._told.values():
             if other is not told and other.whose == told.whose and told.owner.startswith("client "):
                 other.sizes.clear()
+                other.taken = set(other.filters) <= set(told.filters)
 
     def _begins_anew(self, told: Told) -> None:
         # Whoever says where to begin may get again what it had.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Kept = Callable[[bool, "Pending | None"], None]
 """Told whether all of a message is on disk, and what knows why if it is not."""
+Came = Callable[[str, str, list[int]], None]
+"""Told the offsets that events of a topic got."""
 Settled = Callable[["Pending"], None]
 Key = tuple[bytes, str, str]  # origin, environment, topic
 
@@ -45,7 +47,7 @@ class Arrivals:
         self._grown: dict[tuple[str, str], None] = {}
         """Topics that got something over a bridge."""
 
-    def take(self, body: Forward, kept: Kept) -> None:
+    def take(self, body: Forward, came: Came, kept: Kept) -> None:
         """Appends what is new of this; calls `kept` once all of it is on disk, with what knows how that went."""
         core, ranges = self.core, self.ranges
         topic = topic_of(body.topic)
@@ -68,7 +70,7 @@ class Arrivals:
             for first, end in missing:
                 ranges.claim(*key, first, end - first)
             self._last[key] = pending
-            core.when_done(pending, lambda done: self._done(key, missing, body, done, settled))
+            core.when_done(pending, lambda done: self._done(key, missing, body, done, came, settled))
         elif ranges.claimed(*key, body.offset, count):
             core.when_done(self._last[key], settled)
         else:
@@ -100,7 +102,7 @@ class Arrivals:
         )
 
     def _done(
-        self, key: Key, missing: list[tuple[int, int]], body: Forward, pending: Pending, settled: Settled
+        self, key: Key, missing: list[tuple[int, int]], body: Forward, pending: Pending, came: Came, settled: Settled
     ) -> None:
         _, environment, topic = key
         try:
@@ -109,12 +111,14 @@ class Arrivals:
             for first, end in missing:
                 self.ranges.release(*key, first, end - first)
         else:
-            behind = max(offsets) + 1 if isinstance(offsets, list) and offsets else 0
+            taken: list[int] = offsets if isinstance(offsets, list) else []
+            behind = max(taken, default=-1) + 1
             for first, end in missing:
                 self.ranges.accepted(*key, first, end - first, behind)
             if body.since is not None and 0 <= body.since < body.offset:
                 self.ranges.cover(*key, body.since, body.offset)
             self._grown[environment, topic] = None
+            came(environment, topic, taken)
             self.core.grew(environment, topic)
         if self._last.get(key) is pending:
             del self._last[key]

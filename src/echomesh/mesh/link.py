@@ -105,12 +105,16 @@ class Link:
         if self.rights is not None and not self.rights.may_use(environment):
             return
         key = environment, topic
-        out = self._out.get(key)
-        if out is None:
-            out = self._out[key] = Outgoing(self._stored(environment, topic))
+        out = self._outgoing(key)
         if not out.queued and not out.refused:
             out.queued = True
             self._ready.append(key)
+
+    def _outgoing(self, key: Topic) -> Outgoing:
+        out = self._out.get(key)
+        if out is None:
+            out = self._out[key] = Outgoing(self._stored(*key))
+        return out
 
     def _stored(self, environment: str, topic: str) -> int:
         stored = self.core.state.get(("link", self.peer_log.hex(), environment, topic))
@@ -125,6 +129,13 @@ class Link:
                 self._ready.append(key)
             else:
                 self._out[key].queued = False
+
+    def came(self, environment: str, topic: str, offsets: list[int]) -> None:
+        """Here stands now what the other end has sent: it needs none of it back, whoever published it."""
+        key = environment, topic
+        out = self._outgoing(key)
+        if offsets and offsets == list(range(out.next, out.next + len(offsets))):
+            self._skip(key, out, out.next + len(offsets))
 
     def _send(self, key: Topic) -> bool:
         out, log = self._out[key], self.core.log
@@ -247,7 +258,7 @@ class Link:
             return
         self.pipe.in_flight_bytes += len(message.body)
         try:
-            self.core.arrivals.take(body, lambda known, pending: self._kept(message, body, known, pending))
+            self.core.arrivals.take(body, self.came, lambda known, pending: self._kept(message, body, known, pending))
         except EchomeshError as error:
             self._not_kept(message, body, error)
         except BaseException:

@@ -239,11 +239,13 @@ class Subscriptions:
     def _born(self, environment: str, topic: str) -> None:
         matcher = self._matchers.get(environment)
         if matcher is not None:
+            _, end = self.core.log.bounds(environment, topic) or (0, 0)
             # Where a client has several sessions with filters of their own, the newest is the last to take over.
             for session, owner in sorted(matcher.match(topic), key=lambda found: found[0].number):
-                stored = self.core.cursors.cursor(environment, owner, topic)
+                stored = self.core.cursors.cursor(environment, owner, topic) or 0
                 live = (environment, owner, topic) in self.shares
-                self._join(session, owner, topic, None if live else stored or 0)
+                # One that a lost topic left behind says nothing about the events of the new one.
+                self._join(session, owner, topic, None if live else stored if stored <= end else 0)
 
     def _tries(self, share: Share) -> dict[int, int]:
         kept = self.core.state.get(("tries", share.environment, *share.owner, share.topic))
