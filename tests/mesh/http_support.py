@@ -21,7 +21,6 @@ from echomesh.log import AsyncTopicLog, LogOptions
 from echomesh.mesh.access import Access, open_access
 from echomesh.mesh.http import HttpOptions, HttpServer, serve_http
 from echomesh.mesh.options import MeshOptions
-from echomesh.mesh.passwords import PasswordHash
 from echomesh.mesh.ports import AccessPort
 from echomesh.mesh.server import MeshServer
 from echomesh.mesh.state import StateFile
@@ -30,28 +29,6 @@ from echomesh.mesh.verifying import AsyncAccess
 PATIENCE_S = 30.0
 STRUCTURED = {"Content-Type": "application/cloudevents+json"}
 BATCHED = {"Content-Type": "application/cloudevents-batch+json"}
-
-SECRET = PasswordHash.of("secret").text
-CLIENTS = f"""
-[clients.shop]
-password = "{SECRET}"
-environments = ["TST"]
-publish = ["orders/**"]
-subscribe = ["orders/**"]
-
-[clients.slow]
-password = "{SECRET}"
-environments = ["TST"]
-publish = ["**"]
-publishes_per_second = 2
-
-[clients.root]
-password = "{SECRET}"
-environments = ["TST", "VAL", "PRD"]
-publish = ["**"]
-subscribe = ["**"]
-admin = true
-"""
 
 T = TypeVar("T")
 

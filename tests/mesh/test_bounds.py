@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import Raw as RawBytes
@@ -17,27 +16,13 @@ from echomesh.mesh.codes import Command
 from echomesh.mesh.options import MeshOptions
 from tests.mesh.support import Raw, Running, an_event, serving
 
-Test = Callable[[Running], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def run(shm_dir: Path) -> Callable[[Test, MeshOptions], None]:
-    def go(test: Test, options: MeshOptions) -> None:
-        async def inside() -> None:
-            async with serving(shm_dir, options) as server, asyncio.timeout(60):
-                await test(server)
-
-        asyncio.run(inside())
-
-    return go
-
 
 def connect(server: Running, client_id: str = "shop") -> Session:
     return session(f"127.0.0.1:{server.port}", client_id=client_id)
 
 
 def test_stages_of_all_sessions_together_are_bounded_and_make_room_when_they_end(
-    run: Callable[[Test, MeshOptions], None],
+    run: Callable[..., None],
 ) -> None:
     async def test(server: Running) -> None:
         event = an_event(1, size=1 << 20)  # so much is sent at once
@@ -72,7 +57,7 @@ async def forward(peer: Raw, origin: bytes, offset: int) -> str:
 
 
 def test_a_bridge_that_invents_origins_is_refused_and_known_ones_go_on(
-    run: Callable[[Test, MeshOptions], None],
+    run: Callable[..., None],
 ) -> None:
     async def test(server: Running) -> None:
         origins = [bytes([number]) * 16 for number in range(1, 6)]
@@ -89,7 +74,7 @@ def test_a_bridge_that_invents_origins_is_refused_and_known_ones_go_on(
 
 
 def test_places_of_subscribers_are_bounded_for_those_who_subscribe_and_for_new_topics(
-    run: Callable[[Test, MeshOptions], None],
+    run: Callable[..., None],
 ) -> None:
     async def test(server: Running) -> None:
         async with connect(server) as shop, connect(server, "other") as other:

@@ -13,9 +13,9 @@ import pytest
 from echomesh import errors
 from echomesh.mesh.client import Session, Subscription, session
 from echomesh.mesh.options import MeshOptions
+from tests.mesh.client_support import ids, some
 from tests.mesh.proxy import Proxy, proxy
 from tests.mesh.support import Running, an_event, serving
-from tests.mesh.test_client import ids, some
 from tests.support.counts import count
 
 Test = Callable[[Running, Proxy], Coroutine[Any, Any, None]]

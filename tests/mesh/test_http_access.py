@@ -16,7 +16,8 @@ from echomesh.errors import LoginBusy
 from echomesh.mesh.access import Access
 from echomesh.mesh.http import HttpOptions
 from echomesh.mesh.http_auth import ASK
-from tests.mesh.http_support import CLIENTS, STRUCTURED, Web, an_event, basic, some_events
+from tests.mesh.access_support import CLIENTS
+from tests.mesh.http_support import STRUCTURED, Web, an_event, basic, some_events
 from tests.mesh.support import Raw
 
 EVENT = an_event().to_json()

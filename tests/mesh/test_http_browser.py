@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from echomesh.mesh.http import HttpOptions
-from tests.mesh.http_support import CLIENTS, Web, basic
+from tests.mesh.access_support import CLIENTS
+from tests.mesh.http_support import Web, basic
 from tests.support.markdown import blocks
 from tests.support.repository import ROOT
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from echomesh.mesh.http import HttpOptions
 from echomesh.mesh.options import MeshOptions
-from tests.mesh.http_support import BATCHED, CLIENTS, STRUCTURED, Web, an_event, basic
+from tests.mesh.access_support import CLIENTS
+from tests.mesh.http_support import BATCHED, STRUCTURED, Web, an_event, basic
 from tests.support.counts import count
 
 IMPATIENT = HttpOptions(idle_s=0.05, body_s=0.05, heartbeat_s=0.05)

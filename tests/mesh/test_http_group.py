@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-
-import pytest
 
 from echomesh.mesh.bodies import Ack, Deliver, Subscribe
 from echomesh.mesh.codes import Command
@@ -18,14 +15,9 @@ from echomesh.mesh.http import HttpOptions
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.protocol import body_of
 from tests.log.support import small
-from tests.mesh.http_support import CLIENTS, PATIENCE_S, Reader, Web, an_event, some_events
+from tests.mesh.access_support import CLIENTS
+from tests.mesh.http_support import PATIENCE_S, Reader, Web, an_event, some_events
 from tests.mesh.support import Raw
-
-
-@pytest.fixture
-def web(shm_dir: Path) -> Iterator[Web]:
-    with Web(shm_dir) as web:
-        yield web
 
 
 def everybody_left(web: Web) -> None:

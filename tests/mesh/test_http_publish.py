@@ -6,8 +6,6 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +20,6 @@ from echomesh.mesh import http_publish
 from tests.events.samples import events as any_events
 from tests.mesh.http_support import BATCHED, STRUCTURED, Web, an_event, some_events
 from tests.support.counts import count
-
-
-@pytest.fixture
-def web(shm_dir: Path) -> Iterator[Web]:
-    with Web(shm_dir) as web:
-        yield web
 
 
 def stored(web: Web, topic: str, environment: str = "TST") -> list[Event]:

@@ -28,36 +28,13 @@ from echomesh.mesh.bodies import (
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
-from echomesh.mesh.passwords import PasswordHash
+from tests.mesh.access_support import CLIENTS
 from tests.mesh.support import Raw, Running, an_event, serving
 
 Test = Callable[[Running], Coroutine[Any, Any, None]]
 
-SECRET = PasswordHash.of("secret").text
-ACCESS = f"""
-[clients.shop]
-password = "{SECRET}"
-environments = ["TST"]
-publish = ["orders/**"]
-subscribe = ["orders/**"]
-publishes_per_second = 1000
 
-[clients.slow]
-password = "{SECRET}"
-environments = ["TST"]
-publish = ["**"]
-publishes_per_second = 2
-
-[clients.root]
-password = "{SECRET}"
-environments = ["TST", "VAL", "PRD"]
-publish = ["**"]
-subscribe = ["**"]
-admin = true
-"""
-
-
-def run(directory: Path, test: Test, access: str | None = ACCESS, options: MeshOptions | None = None) -> None:
+def run(directory: Path, test: Test, access: str | None = CLIENTS, options: MeshOptions | None = None) -> None:
     async def inside() -> None:
         known = None if access is None else Access.parse(access)
         async with serving(directory, options, access=known) as server:

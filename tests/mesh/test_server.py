@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +32,6 @@ from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.options import MeshOptions
 from echomesh.native.log_record import scan
 from tests.mesh.support import Raw, Running, an_event, serving
-
-Test = Callable[..., Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def run(shm_dir: Path) -> Callable[..., None]:
-    """Runs a test with a server."""
-
-    def go(test: Test, options: MeshOptions | None = None) -> None:
-        async def inside() -> None:
-            async with serving(shm_dir, options) as server:
-                await test(server)
-
-        asyncio.run(inside())
-
-    return go
 
 
 async def publish(client: Raw, topic: str, event: Event) -> int:
