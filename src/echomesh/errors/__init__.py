@@ -8,7 +8,9 @@ EchomeshError
 │   │   ├── BadEventEncoding         bytes, JSON or headers that hold no event
 │   │   └── BadEventData             data that is not of its datacontenttype
 │   ├── MessageTooLarge              a body over the limit of its ring, buffer or command
-│   └── BadOption                    an option of a Spark source or sink that can't be used
+│   ├── BadOption                    an option of a Spark source or sink that can't be used
+│   ├── BadTable                     a path that holds no such table, or rows that no table can take
+│   └── SchemaChanged                a column that a table has with another type
 ├── StorageError (OSError)           the file system refused
 │   ├── StorageFull                  no room left (disk, /dev/shm)
 │   └── FileGone                     a file that should be there is not
@@ -139,7 +141,7 @@ from echomesh.errors.mesh import (
     UnknownBridge,
     WrongEventLoop,
 )
-from echomesh.errors.spark import BadOption, DataLoss
+from echomesh.errors.spark import BadOption, BadTable, DataLoss, SchemaChanged
 
 __all__ = [
     "BadAccessFile",
@@ -152,6 +154,7 @@ __all__ = [
     "BadMessage",
     "BadName",
     "BadOption",
+    "BadTable",
     "BadTopic",
     "BridgeExists",
     "BridgeNotActive",
@@ -197,6 +200,7 @@ __all__ = [
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
+    "SchemaChanged",
     "SessionBusy",
     "SessionEnded",
     "StageMissing",
