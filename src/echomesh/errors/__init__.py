@@ -11,7 +11,9 @@ EchomeshError
 │   ├── BadOption                    an option of a Spark source or sink that can't be used
 │   ├── BadPipeline                  a pipeline with a mistake in it, with file and line
 │   ├── UnknownPipeline              no pipeline of this name
-│   └── LocalPath                    a path of this machine that a cluster can't see
+│   ├── LocalPath                    a path of this machine that a cluster can't see
+│   ├── BadTable                     a path that holds no such table, or rows that no table can take
+│   └── SchemaChanged                a column that a table has with another type
 ├── StorageError (OSError)           the file system refused
 │   ├── StorageFull                  no room left (disk, /dev/shm)
 │   └── FileGone                     a file that should be there is not
@@ -151,7 +153,7 @@ from echomesh.errors.pipelines import (
     PipelineFailed,
     UnknownPipeline,
 )
-from echomesh.errors.spark import BadOption, DataLoss
+from echomesh.errors.spark import BadOption, BadTable, DataLoss, SchemaChanged
 
 __all__ = [
     "BadAccessFile",
@@ -165,6 +167,7 @@ __all__ = [
     "BadName",
     "BadOption",
     "BadPipeline",
+    "BadTable",
     "BadTopic",
     "BridgeExists",
     "BridgeNotActive",
@@ -213,6 +216,7 @@ __all__ = [
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
+    "SchemaChanged",
     "SessionBusy",
     "SessionEnded",
     "StageMissing",
