@@ -26,9 +26,10 @@ PASSWORD = "correct-horse-battery"
 class NodeProcess:
     """A server on a data directory. Its port stays the same over restarts. `tls`: certificate, and whom to trust."""
 
-    def __init__(self, place: Path, tls: tuple[Certificate, Path] | None = None) -> None:
-        self.data = place / "data"
-        self.data.mkdir(parents=True)
+    def __init__(self, place: Path, tls: tuple[Certificate, Path] | None = None, data: Path | None = None) -> None:
+        self.data = data or place / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
         self.password_file = place / "password"
         self.password_file.write_text(PASSWORD + "\n")
         self.password_file.chmod(0o600)

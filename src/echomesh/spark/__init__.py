@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echomesh.spark.batch import read_topic, stream_topic
     from echomesh.spark.launch import session
+    from echomesh.spark.progress import lost_events
 
 # PySpark is imported when one of them is asked for: importing it takes half a second.
-_WHERE = {"read_topic": "batch", "session": "launch", "stream_topic": "batch"}
+_WHERE = {"lost_events": "progress", "read_topic": "batch", "session": "launch", "stream_topic": "batch"}
 
-__all__ = ["read_topic", "session", "stream_topic"]
+__all__ = ["lost_events", "read_topic", "session", "stream_topic"]
 
 
 def __getattr__(name: str) -> Any:
