@@ -90,6 +90,23 @@ def test_retention_removes_whole_segments_by_size_and_tells_a_reader_behind(tmp_
         assert log.reader().topic("a").earliest == earliest
 
 
+def test_a_reader_that_came_before_the_writer_tells_what_retention_removed_from_a_hole(tmp_path: Path) -> None:
+    with TopicLog(tmp_path, small()) as log:
+        for i in range(500):
+            log.append("a", b"%03d" % i * 10)
+    with LogReader(tmp_path) as reader:
+        behind, fresh = reader.topic("a"), reader.topic("a")
+        behind.read(0, max_records=1)
+        with TopicLog(tmp_path, small(retention_bytes=1)) as log:
+            log.core.retain()
+            earliest = log.reader().topic("a").earliest
+        assert earliest > 100
+        for topic in (behind, fresh):
+            with pytest.raises(OffsetGone) as caught:
+                topic.read(100)
+            assert (caught.value.first, caught.value.last) == (100, earliest - 1)
+
+
 def test_retention_removes_whole_segments_by_age(tmp_path: Path) -> None:
     now = [10**9]
     with TopicLog(tmp_path, small(retention_s=10.0, clock=lambda: now[0])) as log:

@@ -17,17 +17,19 @@ from echomesh.errors import UnknownTopic
 from echomesh.events import Event
 from echomesh.log import LogReader
 from echomesh.mesh.passwords import PasswordHash
+from tests.support.certificates import Certificate
 from tests.support.repository import ROOT
 
 PASSWORD = "correct-horse-battery"
 
 
 class NodeProcess:
-    """A server on a data directory. Its port stays the same over restarts."""
+    """A server on a data directory. Its port stays the same over restarts. `tls`: certificate, and whom to trust."""
 
-    def __init__(self, place: Path) -> None:
-        self.data = place / "data"
-        self.data.mkdir(parents=True)
+    def __init__(self, place: Path, tls: tuple[Certificate, Path] | None = None, data: Path | None = None) -> None:
+        self.data = data or place / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
         self.password_file = place / "password"
         self.password_file.write_text(PASSWORD + "\n")
         self.password_file.chmod(0o600)
@@ -40,6 +42,9 @@ class NodeProcess:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
+        self.config = place / "echomesh.toml"
+        self.config.write_text("" if tls is None else f'[tls]\ncertificate = "{tls[0].pem}"\nkey = "{tls[0].key}"\n')
+        self.authority = None if tls is None else tls[1]
         self.log = place / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,12 +56,14 @@ class NodeProcess:
     @property
     def options(self) -> dict[str, str]:
         """Of a source or a sink."""
-        return {"server": self.address, "clientId": "spark", "passwordFile": str(self.password_file)}
+        secure = {} if self.authority is None else {"tls": str(self.authority)}
+        return {"server": self.address, "clientId": "spark", "passwordFile": str(self.password_file), **secure}
 
     def start(self) -> Self:
         """It serves afterwards."""
         environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
-        command = [sys.executable, "-m", "echomesh", "up", "--data", str(self.data), "--listen", self.address]
+        command = [sys.executable, "-m", "echomesh", "up", "--config", str(self.config)]
+        command += ["--data", str(self.data), "--listen", self.address]
         with self.log.open("ab") as errors:
             self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors)
         assert self._process.stdout is not None
@@ -75,7 +82,7 @@ class NodeProcess:
     def publish(self, topic: str, numbers: Iterable[int]) -> None:
         """Publishes events with these numbers for ids and data."""
         events = [Event(type="made", source="/tests", id=str(i), data=b"%d" % i) for i in numbers]
-        with sync.session(self.address, client_id="spark", password=PASSWORD) as session:
+        with sync.session(self.address, client_id="spark", password=PASSWORD, tls=self.authority) as session:
             session.publish_many(topic, events)
 
     def events(self, topic: str) -> list[Event]:

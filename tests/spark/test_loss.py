@@ -10,6 +10,7 @@ import pytest
 
 from echomesh.log import LogReader, TopicLog
 from echomesh.log.parquet import compact
+from echomesh.spark import lost_events
 from tests.spark.support import Clock, counts, drain, expected, made, opened, read, rows, source, stream
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def test_retention_that_overtakes_a_query_fails_it_with_the_range(
     query = drain(stream(spark, data, failOnDataLoss="false"), tmp_path)
     assert rows(spark, tmp_path) == expected("a", [*range(10), *range(earliest, 200)])
     assert source(query)["latestOffset"]["lost"] == earliest - 10
+    assert lost_events(query.lastProgress or {}) == earliest - 10
 
 
 def test_segments_that_become_parquet_are_read_as_before(spark: SparkSession, data: Path, tmp_path: Path) -> None:
@@ -120,6 +122,16 @@ def test_a_corrupt_range_fails_the_query_or_is_left_out(spark: SparkSession, dat
     assert missing == list(range(missing[0], missing[-1] + 1))
     assert f"offsets {missing[0]} to {missing[-1]}" in str(failure.value)
     assert sum(counts(query)) == 200 - len(missing)
+    assert [lost_events(batch) for batch in query.recentProgress if batch["numInputRows"]] == [len(missing)]
+
+
+def test_sources_of_other_kinds_and_batches_without_events_lost_nothing() -> None:
+    end = '{"log": "ab", "topics": {"a": 9}, "events": 9}'
+    ours = {"startOffset": None, "endOffset": end, "numInputRows": 7}
+    none = {"startOffset": end, "endOffset": end, "numInputRows": 0}
+    twice = {"startOffset": None, "endOffset": end, "numInputRows": 18}
+    rate = {"startOffset": "11", "endOffset": "12", "numInputRows": 5}
+    assert lost_events({"sources": [ours, none, twice, rate]}) == 2
 
 
 def test_a_batch_from_offsets_that_are_gone_says_so(spark: SparkSession, data: Path) -> None:

@@ -125,7 +125,7 @@ def test_what_a_task_carries_is_small_and_shows_no_secret(directory: Path) -> No
         assert len(pickle.dumps(way)) < 2000
         assert b"hush" not in pickle.dumps(way)
         with pytest.raises(NotAuthorized):
-            rows(ServerWay(way.server, "spark", "PRD", "", way.ticket, way.log_id), "orders/a", 0, 1)
+            rows(ServerWay(way.server, "spark", "PRD", "", way.ticket, False, way.log_id), "orders/a", 0, 1)
 
     run(directory, test)
 
@@ -147,7 +147,7 @@ def test_gaps_are_named(directory: Path) -> None:
             rows(way, "orders/b", 0, 4)
         with pytest.raises(UnknownTopic):
             rows(way, "orders/none", 0, 1)
-        elsewhere = ServerWay(way.server, way.client_id, way.environment, way.scope, way.ticket, "00" * 16)
+        elsewhere = ServerWay(way.server, way.client_id, way.environment, way.scope, way.ticket, way.trust, "00" * 16)
         with pytest.raises(DataLoss, match="another log"):
             rows(elsewhere, "orders/b", 0, 3)
 

@@ -55,6 +55,7 @@ def drain(frame: DataFrame, checkpoint: Path, **options: str) -> Any:
         ({"server": "a:1"}, "'clientId' is missing"),
         ({"server": "a:1", "clientId": "c"}, "'passwordFile' is missing"),
         ({"path": "/x", "clientId": "c"}, "of no use without server"),
+        ({"path": "/x", "tls": "true"}, "'tls' is of no use without server"),
         ({"path": "/x", "topics": "t"}, "'topics' is unknown. Options are: topic, path"),
         ({"path": "/x", "topic": "a//b"}, "'topic' = 'a//b' can't be used"),
         ({"path": "/x", "topic": ""}, "'topic' is empty"),

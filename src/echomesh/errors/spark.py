@@ -20,7 +20,10 @@ class BadOption(UsageError):
 
 
 class DataLoss(LogError):
-    """Events that a query should read, and that the log does not have: offsets `first` to `last` of `topic`."""
+    """Events that a query should read, and that the log does not have: offsets `first` to `last` of `topic`.
+
+    `what` says which and why.
+    """
 
     def __init__(self, topic: str, first: int, last: int, reason: str) -> None:
         self.topic = topic
@@ -28,7 +31,8 @@ class DataLoss(LogError):
         self.last = last
         self.reason = reason
         where = f"topic {short(topic)}, offsets {first} to {last}: " if topic else ""
-        super().__init__(f"{where}{reason}. With the option failOnDataLoss=false the query goes on without them")
+        self.what = f"{where}{reason}"
+        super().__init__(f"{self.what}. With the option failOnDataLoss=false the query goes on without them")
 
 
 class BadTable(UsageError):

@@ -67,9 +67,11 @@ class TopicReader:
             return scan(b"", 0, offset)
         try:
             return self._read(offset, end, max_bytes, max_records)
-        except FileNotFoundError:
-            # Retention was quicker, or the list had a segment that a killed writer had begun and not committed.
+        except (FileNotFoundError, HoleError):
+            # Retention was quicker, or the list had a segment that a killed writer had begun and not committed. What
+            # is known of the log may be older than the files that are seen.
             self.bases = []
+            self.log.refresh()
             end = self._check(offset)
         try:
             return self._read(offset, end, max_bytes, max_records)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from echomesh.errors import BadMessage, ConnectionLost, EchomeshError, LoginBusy, RateLimited, RequestFailed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body, Hello, Server, Welcome
-from echomesh.mesh.client_options import Backoff, parse_address, tls_context
+from echomesh.mesh.client_options import Backoff, Tls, parse_address, tls_context
 from echomesh.mesh.client_wire import failure, stage_error
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.frames import MAX_FRAME, framed
@@ -54,7 +54,7 @@ class Direct:
         ticket: str | None = None,
         environment: str = "TST",
         purpose: Purpose = Purpose.PUBLISH,
-        tls: str | bool | None = None,
+        tls: Tls = None,
         outage_s: float = OUTAGE_S,
     ) -> None:
         self.server: Server = parse_address(address)
@@ -80,15 +80,16 @@ class Direct:
     def ask(self, command: Command, body: Any) -> Any:
         """Asks, and gives the body of the answer; over a new connection when the one that there was broke.
 
-        So what is asked may be done twice. `ConnectionLost` when there is no connection for `outage_s`.
+        So what is asked may be done twice. `ConnectionLost` when there is no connection for `outage_s`, or at once when
+        the server's certificate is not trusted.
         """
         until, backoff = time.monotonic() + self.outage_s, Backoff(rng=random.Random())
         while True:
             try:
                 return self.receive(self.send(command, body))
-            except ConnectionLost:
+            except ConnectionLost as lost:
                 self.close()
-                if time.monotonic() > until:
+                if time.monotonic() > until or isinstance(lost.__cause__, ssl.SSLCertVerificationError):
                     raise
                 time.sleep(backoff.pause())
 
@@ -130,6 +131,10 @@ class Direct:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = raw if self._tls is None else self._tls.wrap_socket(raw, server_hostname=server.urn)
             self._socket.settimeout(ANSWER_S)
+        except ssl.SSLCertVerificationError as error:
+            raise ConnectionLost(
+                f"no connection with {server.urn}:{server.port}: its certificate is not trusted: {error.verify_message}"
+            ) from error
         except OSError as error:
             raise ConnectionLost(f"no connection with {server.urn}:{server.port}: {error}") from None
         try:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from echomesh.spark.pipelines.outputs import batches, dead_letters, table, topic
     from echomesh.spark.pipelines.parse import parse_json
     from echomesh.spark.pipelines.schemas_file import read_schemas
+    from echomesh.spark.progress import lost_events
 
 # PySpark is imported when one of them is asked for: importing it takes half a second.
 _WHERE = {
     "Pipeline": "pipelines.define",
     "batches": "pipelines.outputs",
     "dead_letters": "pipelines.outputs",
+    "lost_events": "progress",
     "parse_json": "pipelines.parse",
     "pipeline": "pipelines.define",
     "read_schemas": "pipelines.schemas_file",
@@ -36,6 +38,7 @@ __all__ = [
     "Pipeline",
     "batches",
     "dead_letters",
+    "lost_events",
     "parse_json",
     "pipeline",
     "read_schemas",

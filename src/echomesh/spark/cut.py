@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from echomesh.errors import EchomeshError
 from echomesh.log.arrow import Builder
+from echomesh.spark.options import LAST_US
 from echomesh.spark.reach import Range, Reach
 
 ENOUGH: Final = 0.9  # of a limit: to get closer is not worth another look
@@ -116,6 +117,7 @@ class _Search:
 
     def _look(self, time_us: int) -> None:
         # Topics with nothing appended between the two times are settled, and soon most of them are.
+        time_us = min(time_us, LAST_US)
         low, high = self.under.untils, self.over.untils
         unsettled = [topic for topic in low if low[topic] < high[topic]]
         found = self.cutter.reach.at_time(unsettled, time_us)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from echomesh.errors import DataLoss
@@ -11,14 +11,15 @@ from echomesh.errors import DataLoss
 
 @dataclass(frozen=True)
 class Offsets:
-    """The next offset of each topic, and of which log they are."""
+    """The next offset of each topic, and of which log they are; how many events the batch that ends here is to have."""
 
     log_id: str
     topics: Mapping[str, int]
+    events: int = field(default=0, compare=False)
 
     def json(self) -> dict[str, Any]:
         """As Spark keeps it."""
-        return {"log": self.log_id, "topics": dict(self.topics)}
+        return {"log": self.log_id, "topics": dict(self.topics)} | ({"events": self.events} if self.events else {})
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> Offsets:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 ENVIRONMENT: Final = "TST"
 MAX_BYTES: Final = 1 << 30
+LAST_US: Final = ((1 << 63) - 1) // 1000  # a log counts nanoseconds in 64 bits
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -27,6 +28,7 @@ NAMES: Final = (
     "server",
     "clientId",
     "passwordFile",
+    "tls",
     "environment",
     "startingOffsets",
     "endingOffsets",
@@ -62,6 +64,7 @@ class SourceOptions:
     server: str | None
     client_id: str | None
     password_file: str | None
+    tls: str | None
     environment: str
     starting: Place | None
     ending: Place | None
@@ -88,6 +91,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
         server,
         get("clientId", _text),
         get("passwordFile", _text),
+        get("tls", _text),
         get("environment", _text) or ENVIRONMENT,
         _place(get, "starting", ("earliest", "latest")),
         _place(get, "ending", ("latest",)),
@@ -135,6 +139,7 @@ def _check_way(get: _Getter, path: str | None, server: str | None) -> None:
     for name in ("clientId", "passwordFile"):
         if server and get(name, _text) is None:
             raise BadOption(name, "is missing: a server wants to know who asks")
+    for name in ("clientId", "passwordFile", "tls"):
         if not server and get(name, _text) is not None:
             raise BadOption(name, "is of no use without server")
 
@@ -210,11 +215,13 @@ def _truth(text: str) -> bool:
 def _moment(text: str) -> int:
     # Milliseconds, as the Kafka connector has them, or a date.
     if text.isdecimal():
-        return int(text) * 1000
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("give milliseconds since 1970, or a time as in 2026-07-01T12:00:00Z") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return (found - _EPOCH) // timedelta(microseconds=1)
+        time_us = int(text) * 1000
+    else:
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("give milliseconds since 1970, or a time as in 2026-07-01T12:00:00Z") from None
+        time_us = (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+    if not 0 <= time_us <= LAST_US:
+        raise ValueError("give a time from 1970 to 2262")
+    return time_us

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from echomesh.errors import (
@@ -26,6 +26,7 @@ from echomesh.native.log_record import scan
 from echomesh.spark.options import SourceOptions
 from echomesh.spark.reach import Range
 from echomesh.spark.secret import Secret, read_password
+from echomesh.spark.trust import Trust, context, read_trust
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 FETCH_BYTES: Final = 2 << 20
 AHEAD: Final = 2  # requests on their way while an answer is turned into columns
 TOPICS_AT_ONCE: Final = 2_000
-LAST_NS: Final = (1 << 63) - 1
 SAMPLES: Final = 64
 SAMPLE_BYTES: Final = 1 << 16
 USUAL_BYTES: Final = 512.0
@@ -48,6 +48,7 @@ def connect(chosen: Any, purpose: Purpose) -> Direct:
         password=password,
         environment=chosen.environment,
         purpose=purpose,
+        tls=context(read_trust(chosen.tls)),
     )
 
 
@@ -91,7 +92,7 @@ class ServerReach:
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""
-        found = self._many(topics, min(time_us * 1000, LAST_NS))
+        found = self._many(topics, time_us * 1000)
         return {
             name: state[1] if state[2] is None else state[2]
             for name, state in zip(topics, found, strict=True)
@@ -130,8 +131,7 @@ class ServerReach:
         """What tasks carry: a ticket of its own for each batch."""
         chosen = self._options
         ticket = ticket_for(self._session, "read", chosen.subscribe)
-        scope = ",".join(chosen.subscribe)
-        return ServerWay(chosen.server or "", chosen.client_id or "", chosen.environment, scope, ticket, self.log_id)
+        return ServerWay(*known(chosen, ",".join(chosen.subscribe), ticket), self.log_id)
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -148,9 +148,15 @@ class Pass:
     environment: str
     scope: str
     ticket: Secret
+    trust: Trust = field(repr=False)
 
 
-_sessions: dict[tuple[str, str, str, str, Purpose], Direct] = {}  # of a worker process, which does one task at a time
+def known(chosen: Any, scope: str, ticket: Secret) -> tuple[str, str, str, str, Secret, Trust]:
+    """What a `Pass` is made of; `chosen` are the options of a source or a sink."""
+    return chosen.server, chosen.client_id, chosen.environment, scope, ticket, read_trust(chosen.tls)
+
+
+_sessions: dict[tuple[object, ...], Direct] = {}  # of a worker process, which does one task at a time
 
 
 def session_of(known: Pass, purpose: Purpose) -> Direct:
@@ -158,10 +164,12 @@ def session_of(known: Pass, purpose: Purpose) -> Direct:
 
     The ticket of the newest task is the one that the next connection is made with.
     """
-    key = (known.server, known.client_id, known.environment, known.scope, purpose)
+    key = (known.server, known.client_id, known.environment, known.scope, known.trust, purpose)
     session = _sessions.get(key)
     if session is None:
-        session = _sessions[key] = Direct(*key[:2], environment=known.environment, purpose=purpose)
+        tls = context(known.trust)
+        session = Direct(known.server, known.client_id, environment=known.environment, purpose=purpose, tls=tls)
+        _sessions[key] = session
     session.hello.ticket = known.ticket.reveal()
     return session
 

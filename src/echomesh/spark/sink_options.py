@@ -20,6 +20,7 @@ NAMES: Final = (
     "server",
     "clientId",
     "passwordFile",
+    "tls",
     "environment",
     "onStaleCheckpoint",
     "txnAppId",
@@ -39,6 +40,7 @@ class SinkOptions:
     server: str | None
     client_id: str | None
     password_file: str | None
+    tls: str | None
     environment: str
     republish: bool
     txn_app_id: str | None
@@ -65,6 +67,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         server,
         given.get("clientid"),
         given.get("passwordfile"),
+        given.get("tls"),
         environment,
         _republish(given.get("onstalecheckpoint"), streaming),
         *_transaction(given, streaming),
@@ -79,6 +82,7 @@ def _check_way(given: Mapping[str, str], path: str | None, server: str | None) -
     for name in ("clientId", "passwordFile"):
         if server and name.lower() not in given:
             raise BadOption(name, "is missing: a server wants to know who writes")
+    for name in ("clientId", "passwordFile", "tls"):
         if not server and name.lower() in given:
             raise BadOption(name, "is of no use without server")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES: Final = 1 << 20  # small beside the caches; larger ones were not seen to be faster
-
-logger = logging.getLogger(__name__)
 
 
 def check(given: Mapping[str, str]) -> None:
@@ -83,7 +80,5 @@ def _scan(part: Part, wanted: Range, builder: arrow.Builder) -> Iterator[pa.Reco
             return
         except (OffsetsLost, LogCorrupt, NotAnEvent) as gap:
             first, last = max(gap.first, start), min(gap.last, until - 1)
-            if part.fail_on_data_loss:
-                raise DataLoss(topic, first, last, str(gap)) from None
-            logger.warning("%d events lost: %s", last - first + 1, gap)
+            starts.lost(part.fail_on_data_loss, DataLoss(topic, first, last, str(gap)))
             start = last + 1

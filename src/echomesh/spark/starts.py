@@ -47,18 +47,21 @@ def _within(options: SourceOptions, topic: str, at: int, earliest: int, end: int
     if earliest <= at <= end:
         return at
     if at < earliest:
-        lost(options, DataLoss(topic, at, earliest - 1, f"they are gone: the topic begins at {earliest}"))
+        lost(
+            options.fail_on_data_loss,
+            DataLoss(topic, at, earliest - 1, f"they are gone: the topic begins at {earliest}"),
+        )
         return earliest
-    lost(options, DataLoss(topic, end, at - 1, f"the topic ends at {end}"))
+    lost(options.fail_on_data_loss, DataLoss(topic, end, at - 1, f"the topic ends at {end}"))
     return end
 
 
-def lost(options: SourceOptions, loss: DataLoss) -> int:
+def lost(fail: bool, loss: DataLoss) -> int:
     """Raises it, or says it and how many events it is about when the query is to go on."""
-    if options.fail_on_data_loss:
-        raise loss
+    if fail:
+        raise loss from None
     count = loss.last - loss.first + 1 if loss.topic else 0
-    logger.warning("%d events lost: %s", count, loss)
+    logger.warning("%d events lost: %s", count, loss.what)
     return count
 
 

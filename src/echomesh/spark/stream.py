@@ -78,9 +78,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._ranges(before, bounds, self.target)
         if not isinstance(limit, ReadAllAvailable):
             ranges = self.cutter.cut(ranges, self._limits(limit))
+        begin = before.topics if before.log_id == self.reach.log_id else {}
+        events = sum(max(0, one.until - begin.get(one.topic, one.start)) for one in ranges)  # those that are lost too
         others = before.topics.keys() - bounds.keys()
         kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
-        after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges})
+        after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges}, events)
         return start if after == before else after.json()
 
     def _limits(self, limit: ReadLimit) -> Limits:
@@ -94,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = Offsets(self.reach.log_id, {topic: end for topic, (_, end) in bounds.items()})
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """The end of the log, for the query's progress, and how many events the query went on without."""
+        """The end of the log, for the query's progress, and how many events the driver saw the query go on without."""
         bounds = self._bounds() if self.seen is None else self.seen  # those that the batch was measured by
         ends = {topic: end for topic, (_, end) in bounds.items()}
         return Offsets(self.reach.log_id, ends).json() | {"lost": self.lost}
@@ -145,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, loss: DataLoss) -> None:
         # A batch meets the same gap when it is measured and when it is planned.
         if str(loss) not in self.said:
-            self.lost += starts.lost(self.options, loss)
+            self.lost += starts.lost(self.options.fail_on_data_loss, loss)
             self.said = {*self.said, str(loss)} if len(self.said) < SAID else {str(loss)}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
