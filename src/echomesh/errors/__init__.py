@@ -10,7 +10,10 @@ EchomeshError
 │   ├── MessageTooLarge              a body over the limit of its ring, buffer or command
 │   ├── BadOption                    an option of a Spark source or sink that can't be used
 │   ├── BadTable                     a path that holds no such table, or rows that no table can take
-│   └── SchemaChanged                a column that a table has with another type
+│   ├── SchemaChanged                a column that a table has with another type
+│   ├── BadPipeline                  a pipeline with a mistake in it, with file and line
+│   ├── UnknownPipeline              no pipeline of this name
+│   └── LocalPath                    a path of this machine that a cluster can't see
 ├── StorageError (OSError)           the file system refused
 │   ├── StorageFull                  no room left (disk, /dev/shm)
 │   └── FileGone                     a file that should be there is not
@@ -20,7 +23,9 @@ EchomeshError
 │   └── BadFrame                     a command, response or stream event that can't be decoded
 ├── ClosedError                      the thing was closed, or its process forked
 ├── BusyError                        somebody else holds what only one may hold
-│   └── OwnerAlive                   a live process has this name
+│   ├── OwnerAlive                   a live process has this name
+│   └── PipelineBusy                 a pipeline that another process runs
+├── PipelineFailed                   a pipeline that ended by an error
 ├── ViewKept (BufferError)           a handler kept a view of a ring beyond its call
 ├── Lapped                           a receiver was overtaken and lost messages
 ├── CountersFull                     no slot left in a counters buffer
@@ -141,6 +146,13 @@ from echomesh.errors.mesh import (
     UnknownBridge,
     WrongEventLoop,
 )
+from echomesh.errors.pipelines import (
+    BadPipeline,
+    LocalPath,
+    PipelineBusy,
+    PipelineFailed,
+    UnknownPipeline,
+)
 from echomesh.errors.spark import BadOption, BadTable, DataLoss, SchemaChanged
 
 __all__ = [
@@ -154,6 +166,7 @@ __all__ = [
     "BadMessage",
     "BadName",
     "BadOption",
+    "BadPipeline",
     "BadTable",
     "BadTopic",
     "BridgeExists",
@@ -178,6 +191,7 @@ __all__ = [
     "InvalidSeq",
     "InvalidUrl",
     "Lapped",
+    "LocalPath",
     "LogBehind",
     "LogBusy",
     "LogCorrupt",
@@ -197,6 +211,8 @@ __all__ = [
     "OffsetGone",
     "OffsetsLost",
     "OwnerAlive",
+    "PipelineBusy",
+    "PipelineFailed",
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
@@ -213,6 +229,7 @@ __all__ = [
     "UnauthorizedPublish",
     "UnauthorizedSubscribe",
     "UnknownBridge",
+    "UnknownPipeline",
     "UnknownTopic",
     "UsageError",
     "ViewKept",
