@@ -1,4 +1,4 @@
-"""`echomesh demo`: an echo and two bridged servers at work, killed, cut off, and back again, in half a minute."""
+"""`echomesh demo`: an echo, two bridged servers and a city with Spark at work, killed, cut off, and back again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -80,8 +81,8 @@ class Demo:
         """Notes for the summary whether something was as it should be."""
         self.checks.append((good, claim, figure))
 
-    def play(self) -> bool:
-        """Plays it all; True when everything was as it should be."""
+    def play_local(self) -> None:
+        """Shared memory, and servers with a bridge between them."""
         with contextlib.ExitStack() as held:
             first = held.enter_context(EchoProcess("echo", self.directory))
             with self.act("An echo nukleus in a process of its own") as act:
@@ -92,7 +93,12 @@ class Demo:
             self._kill(session, first, held)
         MeshActs(self.disk, 1.5 * self.seconds, min(100, self.console.width - 4), self.act, self.check).play()
         self._leave()
-        return self._sum_up()
+
+    def play_city(self, kept: Path, seconds: float) -> None:
+        """Traffic, and pipelines on Spark; what they made stays in `kept`."""
+        from echomesh.cli.city.play import CityAct
+
+        CityAct(kept, seconds, min(100, self.console.width - 4), self.act, self.check).play()
 
     def _measure(self, session: PingSession) -> None:
         rows = [Row(size) for size in _SIZES]
@@ -163,7 +169,8 @@ class Demo:
         left = list(self.directory.root.rglob("*")) if self.directory.root.exists() else []
         self.check(not left, "no file was left behind", plural(len(left), "file"))
 
-    def _sum_up(self) -> bool:
+    def sum_up(self) -> bool:
+        """The summary; True when everything was as it should be."""
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)
         table.add_column()
@@ -271,27 +278,58 @@ def _scratch(place: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
+class Part(StrEnum):
+    """What to see."""
+
+    ALL = "all"
+    LOCAL = "local"
+    CITY = "city"
+
+
 def demo(
+    part: Annotated[
+        Part, typer.Argument(help="local: shared memory and bridged servers; city: events, a log and Spark.")
+    ] = Part.ALL,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the city's log, tables and chart stay; a new one by default."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1.0, hidden=True)] = 20.0,
+    city_seconds: Annotated[float, typer.Option(min=10.0, hidden=True)] = 60.0,
     place: Annotated[Path | None, typer.Option("--in", hidden=True)] = None,
 ) -> None:
-    """See it work: an echo is killed, two bridged servers are cut off from each other, and nothing is lost."""
+    """See it work: processes are killed, links are cut, and nothing is lost, from shared memory to tables of Spark."""
     console = out()
-    title = ": rings in shared memory, servers that lose no event\n"
+    title = ": an event mesh that loses nothing\n"
     console.print(Text.assemble(("echomesh", "bold cyan"), f" {__version__}", title))
+    kept = None if part == Part.LOCAL else keep or Path(tempfile.mkdtemp(prefix="echomesh-city-", dir=place))
     with contextlib.ExitStack() as held:
         memory = place or Path("/dev/shm")
         root = held.enter_context(_scratch(memory if os.access(memory, os.W_OK) else None))
         disk = held.enter_context(_scratch(place))
-        good = Demo(console, seconds, root, disk).play()
-    call = program()
+        play = Demo(console, seconds, root, disk)
+        if part != Part.CITY:
+            play.play_local()
+        if kept is not None:
+            play.play_city(kept, city_seconds)
+        good = play.sum_up()
     console.print(Text.assemble(("▌ ", "cyan"), ("Go on from here", "bold")))
-    lines = [
-        (f"{call} up", "a server of your own"),
-        (f"{call} sub 'orders/**'", "print events, in another terminal"),
-        (f"{call} pub orders/new hello", "publish one, in a third"),
-        (f"{call} ping --start", "round trips through shared memory"),
-    ]
-    console.print(commands(lines), soft_wrap=True)
+    console.print(commands(_next(program(), kept)), soft_wrap=True)
     if not good:
         raise typer.Exit(FAILED)
+
+
+def _next(call: str, kept: Path | None) -> list[tuple[str, str]]:
+    if kept is None:
+        return [
+            (f"{call} up", "a server of your own"),
+            (f"{call} sub 'orders/**'", "print events, in another terminal"),
+            (f"{call} pub orders/new hello", "publish one, in a third"),
+            (f"{call} ping --start", "round trips through shared memory"),
+        ]
+    data = kept / "data"
+    return [
+        (f"{call} log cat alerts/hot --data {data}", "the alerts, as JSON"),
+        (f"{call} pipeline ls --data {data}", "the pipelines, and how they fared"),
+        (f"{call} up --data {data}", "the city's node, for traffic of your own"),
+    ]

@@ -21,6 +21,7 @@ from echomesh.spark.pipelines.registry import Entry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOG: Final = "spark.log"
 _JAVA: Final = "spark.driver.extraJavaOptions"
 _SETTINGS: Final[Mapping[str, str]] = {
     # A driver that dies before its first batch leaves a file, over which Spark would stumble.
@@ -41,22 +42,38 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 @contextlib.contextmanager
 def opened(pipeline: Pipeline, place: Place, entry: Entry) -> Iterator[SparkSession]:
     """The session that is there, or one for as long as this holds."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        yield active
+    there = _there()
+    if there is not None:
+        yield there
         return
     directory = place.directory(pipeline.name)
-    entry.log = str(directory / "spark.log")
-    spark = _quiet_session(pipeline, place, directory)
+    entry.log = str(directory / LOG)
+    with shared(f"echomesh {pipeline.name}", place, directory) as spark:
+        yield spark
+
+
+def _there() -> SparkSession | None:
+    """The session of this thread, or the one that another has opened for all."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+@contextlib.contextmanager
+def shared(name: str, place: Place, directory: Path) -> Iterator[SparkSession]:
+    """A session for as long as this holds; pipelines that run meanwhile in threads of this process share it."""
+    spark = _quiet_session(name, place, directory)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _quiet_session(pipeline: Pipeline, place: Place, directory: Path) -> SparkSession:
+def _quiet_session(name: str, place: Place, directory: Path) -> SparkSession:
     log4j = directory / "log4j2.properties"
     log4j.write_text(_LOG4J)
     java = place.config.get(_JAVA, "-XX:+UseParallelGC")
@@ -68,8 +85,8 @@ def _quiet_session(pipeline: Pipeline, place: Place, directory: Path) -> SparkSe
     }
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors of the user's are told by us
     before = signal.getsignal(signal.SIGINT)
-    with _output_to(directory / "spark.log"):
-        spark = session(f"echomesh {pipeline.name}", master=place.master, config=given)
+    with _output_to(directory / LOG):
+        spark = session(name, master=place.master, config=given)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)  # PySpark has put its own there, which ends all jobs
     return spark

@@ -1,0 +1,66 @@
+"""The process with Spark: `archive`, `windows` and `alerts` in one session, until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from echomesh.cli.city.events import TOPICS
+from echomesh.spark.pipelines import ready
+from echomesh.spark.pipelines.define import Pipeline
+from echomesh.spark.pipelines.place import Place
+from echomesh.spark.pipelines.runner import RunOptions, run
+from echomesh.spark.pipelines.sessions import shared
+
+WINDOW: Final = "5 seconds"
+NAMES: Final = ("archive", "windows", "alerts")
+
+
+def place_of(data: str, server: str) -> Place:
+    """Where the pipelines of the city are: read from the data directory, written over the node."""
+    return Place(data=data, server=server, client_id="pipelines")
+
+
+def pipelines(schemas: Path, rules: Path) -> list[Pipeline]:
+    """The three of them."""
+    given: dict[str, dict[str, object]] = {
+        "archive": {"topics": TOPICS, "typed": str(schemas), "every": "1 second"},
+        "windows": {"topics": TOPICS, "window": WINDOW, "watermark": WINDOW},
+        "alerts": {"rules": str(rules)},
+    }
+    made = []
+    for name, options in given.items():
+        module = ready.module(name)
+        made.append(module.make(module.Options(**options)))
+    return made
+
+
+def main(data: str, server: str, settings: str) -> None:
+    """Runs all of them; ends when each has ended."""
+    stop = threading.Event()
+
+    def told(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, told)
+    place = place_of(data, server)
+    schemas, rules = Path(settings, "schemas.toml"), Path(settings, "rules.toml")
+    # The node goes away for a while, and comes back: that is no reason to give up.
+    options = RunOptions(restarts=60, first_wait_s=0.5)
+    with shared("echomesh city", place, Path(settings)):
+        threads = [
+            threading.Thread(target=run, args=(each, place, options), kwargs={"stop": stop}, daemon=True)
+            for each in pipelines(schemas, rules)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
