@@ -144,6 +144,16 @@ COMMANDS: Final = {
         ),
         "Bridge servers, so that each has what is published at the others.",
     ),
+    "pipeline": Command(
+        "pipeline",
+        "pipeline",
+        (
+            "echomesh pipeline run big_orders.py --data ./data",
+            "echomesh pipeline ls --data ./data",
+            "echomesh pipeline stop big_orders --data ./data",
+        ),
+        "Run data pipelines on Spark, and see how they fare.",
+    ),
     "demo": Command(
         "demo",
         "demo",

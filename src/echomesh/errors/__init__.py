@@ -8,7 +8,10 @@ EchomeshError
 │   │   ├── BadEventEncoding         bytes, JSON or headers that hold no event
 │   │   └── BadEventData             data that is not of its datacontenttype
 │   ├── MessageTooLarge              a body over the limit of its ring, buffer or command
-│   └── BadOption                    an option of a Spark source or sink that can't be used
+│   ├── BadOption                    an option of a Spark source or sink that can't be used
+│   ├── BadPipeline                  a pipeline with a mistake in it, with file and line
+│   ├── UnknownPipeline              no pipeline of this name
+│   └── LocalPath                    a path of this machine that a cluster can't see
 ├── StorageError (OSError)           the file system refused
 │   ├── StorageFull                  no room left (disk, /dev/shm)
 │   └── FileGone                     a file that should be there is not
@@ -18,7 +21,9 @@ EchomeshError
 │   └── BadFrame                     a command, response or stream event that can't be decoded
 ├── ClosedError                      the thing was closed, or its process forked
 ├── BusyError                        somebody else holds what only one may hold
-│   └── OwnerAlive                   a live process has this name
+│   ├── OwnerAlive                   a live process has this name
+│   └── PipelineBusy                 a pipeline that another process runs
+├── PipelineFailed                   a pipeline that ended by an error
 ├── ViewKept (BufferError)           a handler kept a view of a ring beyond its call
 ├── Lapped                           a receiver was overtaken and lost messages
 ├── CountersFull                     no slot left in a counters buffer
@@ -139,6 +144,13 @@ from echomesh.errors.mesh import (
     UnknownBridge,
     WrongEventLoop,
 )
+from echomesh.errors.pipelines import (
+    BadPipeline,
+    LocalPath,
+    PipelineBusy,
+    PipelineFailed,
+    UnknownPipeline,
+)
 from echomesh.errors.spark import BadOption, DataLoss
 
 __all__ = [
@@ -152,6 +164,7 @@ __all__ = [
     "BadMessage",
     "BadName",
     "BadOption",
+    "BadPipeline",
     "BadTopic",
     "BridgeExists",
     "BridgeNotActive",
@@ -175,6 +188,7 @@ __all__ = [
     "InvalidSeq",
     "InvalidUrl",
     "Lapped",
+    "LocalPath",
     "LogBehind",
     "LogBusy",
     "LogCorrupt",
@@ -194,6 +208,8 @@ __all__ = [
     "OffsetGone",
     "OffsetsLost",
     "OwnerAlive",
+    "PipelineBusy",
+    "PipelineFailed",
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
@@ -209,6 +225,7 @@ __all__ = [
     "UnauthorizedPublish",
     "UnauthorizedSubscribe",
     "UnknownBridge",
+    "UnknownPipeline",
     "UnknownTopic",
     "UsageError",
     "ViewKept",

@@ -1,7 +1,8 @@
 """Topics as DataFrames, batch and streaming: `spark.readStream.format("echomesh")`.
 
 In come options (`options`), out go Arrow record batches (`source`, `stream`). `reach` says how a log is reached;
-`launch` makes a tuned local Spark, with a Java of its own where the machine has none.
+`launch` makes a tuned local Spark, with a Java of its own where the machine has none. `pipelines` runs what is made of
+them, and looks after it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echomesh.spark.batch import read_topic, stream_topic
     from echomesh.spark.launch import session
+    from echomesh.spark.pipelines.define import Pipeline, pipeline
+    from echomesh.spark.pipelines.outputs import batches, dead_letters, table, topic
+    from echomesh.spark.pipelines.parse import parse_json
 
 # PySpark is imported when one of them is asked for: importing it takes half a second.
-_WHERE = {"read_topic": "batch", "session": "launch", "stream_topic": "batch"}
+_WHERE = {
+    "Pipeline": "pipelines.define",
+    "batches": "pipelines.outputs",
+    "dead_letters": "pipelines.outputs",
+    "parse_json": "pipelines.parse",
+    "pipeline": "pipelines.define",
+    "read_topic": "batch",
+    "session": "launch",
+    "stream_topic": "batch",
+    "table": "pipelines.outputs",
+    "topic": "pipelines.outputs",
+}
 
-__all__ = ["read_topic", "session", "stream_topic"]
+__all__ = [
+    "Pipeline",
+    "batches",
+    "dead_letters",
+    "parse_json",
+    "pipeline",
+    "read_topic",
+    "session",
+    "stream_topic",
+    "table",
+    "topic",
+]
 
 
 def __getattr__(name: str) -> Any:
