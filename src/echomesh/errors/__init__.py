@@ -9,6 +9,8 @@ EchomeshError
 │   │   └── BadEventData             data that is not of its datacontenttype
 │   ├── MessageTooLarge              a body over the limit of its ring, buffer or command
 │   ├── BadOption                    an option of a Spark source or sink that can't be used
+│   ├── BadTable                     a path that holds no such table, or rows that no table can take
+│   ├── SchemaChanged                a column that a table has with another type
 │   ├── BadPipeline                  a pipeline with a mistake in it, with file and line
 │   ├── UnknownPipeline              no pipeline of this name
 │   └── LocalPath                    a path of this machine that a cluster can't see
@@ -151,7 +153,7 @@ from echomesh.errors.pipelines import (
     PipelineFailed,
     UnknownPipeline,
 )
-from echomesh.errors.spark import BadOption, DataLoss
+from echomesh.errors.spark import BadOption, BadTable, DataLoss, SchemaChanged
 
 __all__ = [
     "BadAccessFile",
@@ -165,6 +167,7 @@ __all__ = [
     "BadName",
     "BadOption",
     "BadPipeline",
+    "BadTable",
     "BadTopic",
     "BridgeExists",
     "BridgeNotActive",
@@ -213,6 +216,7 @@ __all__ = [
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
+    "SchemaChanged",
     "SessionBusy",
     "SessionEnded",
     "StageMissing",

@@ -29,3 +29,20 @@ class DataLoss(LogError):
         self.reason = reason
         where = f"topic {short(topic)}, offsets {first} to {last}: " if topic else ""
         super().__init__(f"{where}{reason}. With the option failOnDataLoss=false the query goes on without them")
+
+
+class BadTable(UsageError):
+    """A path that holds no table of the wanted format, or rows that no table can take."""
+
+
+class SchemaChanged(UsageError):
+    """A column `field` that a table has with another type: `was` there, `now` in the rows."""
+
+    def __init__(self, field: str, was: str, now: str, table: str) -> None:
+        self.field = field
+        self.was = was
+        self.now = now
+        super().__init__(
+            f"column {short(field)} is {was} in the table {short(table)}, and {now} in the rows: cast it, give it "
+            "another name, or write to another table. New columns are added, changed ones are not"
+        )

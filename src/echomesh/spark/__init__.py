@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from echomesh.spark.pipelines.define import Pipeline, pipeline
     from echomesh.spark.pipelines.outputs import batches, dead_letters, table, topic
     from echomesh.spark.pipelines.parse import parse_json
+    from echomesh.spark.pipelines.schemas_file import read_schemas
 
 # PySpark is imported when one of them is asked for: importing it takes half a second.
 _WHERE = {
@@ -23,6 +24,7 @@ _WHERE = {
     "dead_letters": "pipelines.outputs",
     "parse_json": "pipelines.parse",
     "pipeline": "pipelines.define",
+    "read_schemas": "pipelines.schemas_file",
     "read_topic": "batch",
     "session": "launch",
     "stream_topic": "batch",
@@ -36,6 +38,7 @@ __all__ = [
     "dead_letters",
     "parse_json",
     "pipeline",
+    "read_schemas",
     "read_topic",
     "session",
     "stream_topic",

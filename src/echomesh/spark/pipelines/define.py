@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -27,6 +28,7 @@ ONCE: Final = "once"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MODES: Final = ("append", "update", "complete")
 _STARTS: Final = ("earliest", "latest")
+_collected: Final[list[list[Pipeline]]] = []  # for those who want to know of every pipeline that is made
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,22 @@ def pipeline(
             at.line,
         )
         at.parameters(function, made.inputs)
+        for found in _collected:
+            found.append(made)
         return made
 
     return make
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[Pipeline]]:
+    """A list of the pipelines that are made meanwhile, also of those that another one takes the name of."""
+    found: list[Pipeline] = []
+    _collected.append(found)
+    try:
+        yield found
+    finally:
+        _collected.remove(found)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import ast
 import os
 import sys
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from echomesh.errors import BadPipeline, EchomeshError, UnknownPipeline
-from echomesh.spark.pipelines.define import Pipeline, at_line, shown
+from echomesh.spark.pipelines.define import Pipeline, at_line, collected, shown
 
 _PREFIX: Final = "echomesh_pipeline_"
 
@@ -29,12 +30,13 @@ def load(file: str | Path) -> dict[str, Pipeline]:
     module.__file__ = str(path.absolute())
     _make_known(module, path.absolute().parent)
     try:
-        exec(code, module.__dict__)
+        with collected() as made:
+            exec(code, module.__dict__)
     except BadPipeline:
         raise
     except (Exception, SystemExit) as error:
         raise BadPipeline(name, at_line(error, name), _reason(error)) from error
-    return _found(module, name, source)
+    return _found([*(each for each in made if each.file == name), *vars(module).values()], name, source)
 
 
 def choose(file: str | Path, name: str | None = None) -> Pipeline:
@@ -74,9 +76,9 @@ def _make_known(module: types.ModuleType, directory: Path) -> None:
     register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _found(module: types.ModuleType, name: str, source: str) -> dict[str, Pipeline]:
+def _found(values: Iterable[object], name: str, source: str) -> dict[str, Pipeline]:
     found: dict[str, Pipeline] = {}
-    for each in vars(module).values():
+    for each in values:
         if not isinstance(each, Pipeline) or found.get(each.name) is each:
             continue
         if each.name in found:
