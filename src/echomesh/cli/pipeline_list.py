@@ -69,7 +69,8 @@ def status(name: NameArgument, data: DataOption = None, home: HomeOption = None,
     console = out()
     console.print(headline(entry))
     if text := why(entry):
-        console.print(Text(f"  {text}", style="red" if not entry.alive else "yellow"), soft_wrap=True)
+        said, style = (f"last failure: {text}", "yellow") if entry.alive else (text, "red")
+        console.print(Text(f"  {said}", style=style), soft_wrap=True)
     console.print(queries(entry))
     topics = [(topic, lag) for each in entry.queries for topic, lag in each.topics]
     if topics:

@@ -4,7 +4,7 @@ from echomesh.spark import testing
 
 def test_large_orders_raise_alerts():
     outputs = testing.run(big_orders, {"orders": [Event(type="order", source="/shop", data={"amount": 1200})]})
-    assert [event.json()["amount"] for event in outputs.events] == [1200]
+    assert [event.data["amount"] for event in outputs.events] == [1200]
 """
 
 from __future__ import annotations
