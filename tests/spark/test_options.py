@@ -93,10 +93,10 @@ def test_an_unknown_option_comes_with_the_list_of_good_ones() -> None:
         parse({**LOCAL, "subscribePattern": "a.*"})
 
 
-@pytest.mark.parametrize("missing", ["clientId", "passwordFile"])
-def test_a_server_wants_to_know_who_asks(missing: str) -> None:
-    with pytest.raises(BadOption, match="is missing"):
-        parse({key: value for key, value in REMOTE.items() if key != missing})
+def test_a_server_wants_to_know_who_asks_and_may_want_no_password() -> None:
+    assert parse({key: value for key, value in REMOTE.items() if key != "passwordFile"}).password_file is None
+    with pytest.raises(BadOption, match="'clientId' is missing"):
+        parse({key: value for key, value in REMOTE.items() if key != "clientId"})
     for address in ("mesh.example", ":4889", "mesh.example:0", "mesh.example:port"):
         with pytest.raises(BadOption, match="give host:port"):
             parse({**REMOTE, "server": address})

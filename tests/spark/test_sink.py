@@ -53,7 +53,7 @@ def drain(frame: DataFrame, checkpoint: Path, **options: str) -> Any:
         ({}, "or path is missing"),
         ({"server": "a:1", "path": "/x"}, "exclude each other"),
         ({"server": "a:1"}, "'clientId' is missing"),
-        ({"server": "a:1", "clientId": "c"}, "'passwordFile' is missing"),
+        ({"server": "a:1", "passwordFile": "p"}, "'clientId' is missing"),
         ({"path": "/x", "clientId": "c"}, "of no use without server"),
         ({"path": "/x", "tls": "true"}, "'tls' is of no use without server"),
         ({"path": "/x", "topics": "t"}, "'topics' is unknown. Options are: topic, path"),

@@ -136,9 +136,8 @@ def _check_way(get: _Getter, path: str | None, server: str | None) -> None:
         raise BadOption("server", "and path exclude each other: a log is read where it lies, or fetched")
     if not server and not path:
         raise BadOption("path", "or server is missing: the data directory of a log, or host:port of a server", NAMES)
-    for name in ("clientId", "passwordFile"):
-        if server and get(name, _text) is None:
-            raise BadOption(name, "is missing: a server wants to know who asks")
+    if server and get("clientId", _text) is None:
+        raise BadOption("clientId", "is missing: a server wants to know who asks")
     for name in ("clientId", "passwordFile", "tls"):
         if not server and get(name, _text) is not None:
             raise BadOption(name, "is of no use without server")

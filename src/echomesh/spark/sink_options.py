@@ -79,9 +79,8 @@ def _check_way(given: Mapping[str, str], path: str | None, server: str | None) -
         raise BadOption("server", "and path exclude each other: rows go over a server, or into a directory")
     if not server and not path:
         raise BadOption("server", "or path is missing: host:port of a server, or a data directory", NAMES)
-    for name in ("clientId", "passwordFile"):
-        if server and name.lower() not in given:
-            raise BadOption(name, "is missing: a server wants to know who writes")
+    if server and "clientid" not in given:
+        raise BadOption("clientId", "is missing: a server wants to know who writes")
     for name in ("clientId", "passwordFile", "tls"):
         if not server and name.lower() in given:
             raise BadOption(name, "is of no use without server")
