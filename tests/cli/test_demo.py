@@ -26,7 +26,7 @@ CLAIMS = [
 @pytest.mark.slow
 @pytest.mark.fault
 def test_it_keeps_every_promise_of_its_summary(mesh: Mesh, shm_dir: Path) -> None:
-    result = mesh.run("demo", "--seconds", "3", "--in", str(shm_dir), COLUMNS="80")
+    result = mesh.run("demo", "local", "--seconds", "3", "--in", str(shm_dir), COLUMNS="80")
     assert (result.returncode, result.stderr) == (0, "")
     summary, commands = result.stdout.split("▌ Summary\n")[1].split("▌ Go on from here\n")
     assert [claim for claim in CLAIMS if f"✓  {claim}" not in summary] == []
@@ -39,7 +39,7 @@ def test_it_keeps_every_promise_of_its_summary(mesh: Mesh, shm_dir: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("owner", ["*/mesh/echo/owner", "*/east/lock"])
 def test_a_signal_leaves_no_file_and_no_process(mesh: Mesh, shm_dir: Path, number: int, owner: str) -> None:
-    with mesh.popen("demo", "--seconds", "3", "--in", str(shm_dir)) as demo:
+    with mesh.popen("demo", "local", "--seconds", "3", "--in", str(shm_dir)) as demo:
         while not (found := list(shm_dir.glob(owner))) or not found[0].read_text():
             time.sleep(0.01)
         process = int(found[0].read_text())
@@ -56,7 +56,7 @@ def test_a_promise_that_was_not_kept_is_told(shm_dir: Path) -> None:
     demo = Demo(console, 1.0, shm_dir, shm_dir)
     demo.check(True, "this is so", "1")
     demo.check(False, "that is so", "0")
-    assert not demo._sum_up()
+    assert not demo.sum_up()
     text = console.export_text()
     assert "✓  this is so" in text
     assert "✗  not so: that is so" in text

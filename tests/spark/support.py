@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,3 +91,17 @@ def expected(topic: str, numbers: Iterable[int]) -> list[tuple[str, int, bytes]]
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in options.items()}
+
+
+def without_java(directory: Path) -> dict[str, str]:
+    """The environment of a machine that has what Spark's scripts call, no Java, and an empty home."""
+    tools = directory / "bin"
+    tools.mkdir()
+    for name in ("bash", "sh", "env", "dirname", "basename", "ps", "uname", "sed", "cat", "rm", "ls", "tr"):
+        found = shutil.which(name, path="/usr/bin:/bin")
+        if found is not None:
+            (tools / name).symlink_to(found)
+    home = directory / "home"
+    home.mkdir()
+    kept = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYTHONPATH")}
+    return {**kept, "PATH": str(tools), "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,7 +54,7 @@ def test_without_one_the_installed_package_serves(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.spark
 def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> None:
-    from tests.spark.support import made, opened
+    from tests.spark.support import made, opened, without_java
 
     with opened(data) as log:
         log.append_many("a", made(10))
@@ -64,14 +63,7 @@ def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> Non
         "spark = session(config={'spark.driver.extraJavaOptions': '-XX:TieredStopAtLevel=1'})\n"
         f"print(read_topic(spark, 'a', path={str(data)!r}).count(), 'events')\n"
     )
-    tools = tmp_path / "bin"  # what Spark's scripts call, and no Java
-    tools.mkdir()
-    for name in ("bash", "sh", "env", "dirname", "basename", "ps", "uname", "sed", "cat", "rm", "ls", "tr"):
-        for place in ("/usr/bin", "/bin"):
-            if Path(place, name).exists() and not (tools / name).exists():
-                (tools / name).symlink_to(Path(place, name))
-    environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYTHONPATH")}
-    environment |= {"PATH": str(tools), "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**without_java(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110,
         check=False,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from echomesh.cli.city.traffic import Account
-from echomesh.errors import LogError
 from echomesh.events import Event
 from echomesh.log import LogReader
 
@@ -177,16 +176,13 @@ def _alerts(ledger: Ledger, data: Path) -> None:
 
 def alerts_in(data: Path) -> Iterator[tuple[str, Event]]:
     """The alerts in the log, topic by topic."""
-    try:
-        with LogReader(data) as log:
-            for name in log.topics():
-                if name.name.startswith("alerts/"):
-                    topic = log.topic(name.name)
-                    at = topic.earliest
-                    while at < topic.end:
-                        records = topic.read(at)
-                        for raw in records.events():
-                            yield name.name, Event.decode(raw)
-                        at = records.next_offset
-    except LogError:
-        return
+    with LogReader(data) as log:
+        for name in log.topics():
+            if name.name.startswith("alerts/"):
+                topic = log.topic(name.name)
+                at = topic.earliest
+                while at < topic.end:
+                    records = topic.read(at)
+                    for raw in records.events():
+                        yield name.name, Event.decode(raw)
+                    at = records.next_offset
