@@ -73,7 +73,7 @@ def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> Non
     environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYTHONPATH")}
     environment |= {"PATH": str(tools), "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(tmp_path)}
     result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110,
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500,
         check=False,
     )  # fmt: skip
     assert "10 events" in result.stdout, result.stderr[-3000:]
