@@ -80,10 +80,11 @@ class Killer(StreamWriter):
         for point in ("before-record", "before-reply"):
             if self.first(point):
                 self.ask_and_die(messages, whole=point == "before-reply")
-        before = self.end_of_topic() if self.kill == "after-reply" else 0
+        late = "after-reply" in self.kill
+        before = self.end_of_topic() if late else 0
         super().commit(messages, batchId)
         # A batch that was committed before the last driver died changes nothing now: the next one is meant.
-        if self.kill == "after-reply" and self.end_of_topic() > before and self.first("after-reply"):
+        if late and self.end_of_topic() > before and self.first("after-reply"):
             self.end_driver()
 
     def end_of_topic(self) -> int:

@@ -62,7 +62,7 @@ def drain(frame: DataFrame, place: Path, **how: Any) -> StreamingQuery:
     """Runs the stream into Parquet files beside its checkpoint, up to what there is now."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
     query = writer.trigger(**(how or {"availableNow": True})).start(str(place / "rows"))
-    query.awaitTermination(100)
+    query.awaitTermination()
     return query
 
 

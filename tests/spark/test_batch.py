@@ -75,5 +75,5 @@ def test_wrong_arguments_are_told_at_once(spark: SparkSession, converted: Path) 
 def test_a_stream_in_one_call(spark: SparkSession, converted: Path, tmp_path: Path) -> None:
     frame = stream_topic(spark, "b", path=converted, startingOffsets="earliest", columns=["id"])
     query = frame.writeStream.format("memory").queryName("ids").trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    query.awaitTermination()
     assert spark.table("ids").count() == 300

@@ -23,7 +23,7 @@ from echomesh.spark.java import find_java
 from tests.spark.node import PASSWORD, NodeProcess, numbers_of
 from tests.support.repository import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -1,4 +1,4 @@
-"""Spark Connect: the client has no JVM, and the source runs where the server is."""
+"""Spark Connect: the client has no JVM, and source and sink run where the server is."""
 
 from __future__ import annotations
 
@@ -33,13 +33,24 @@ print("topic", read_topic(spark, "*", path=data, columns=["topic", "offset"]).co
 stream = stream_topic(spark, "a", path=data, startingOffsets="earliest", maxOffsetsPerTrigger=40)
 writer = stream.writeStream.format("parquet").option("checkpointLocation", place + "/checkpoint")
 query = writer.trigger(availableNow=True).start(place + "/rows")
-query.awaitTermination(100)
+query.awaitTermination()
 print("stream", spark.read.parquet(place + "/rows").count())
+spark.range(30).selectExpr("string(id) as data").write.format("echomesh").mode("append").options(
+    path=data, topic="c").save()
+writer = stream.select("data", "id").writeStream.format("echomesh").options(path=data, topic="d")
+writer = writer.option("checkpointLocation", place + "/sink")
+writer.trigger(availableNow=True).start().awaitTermination()
+print("written", spark.read.format("echomesh").options(subscribe="c,d", path=data).load().groupBy("topic").count()
+    .orderBy("topic").collect())
+try:
+    spark.range(1).write.format("echomesh").mode("append").options(path=data, topic="c").save()
+except Exception as error:
+    print("refused", "column 'id' is bigint: cast it to string" in str(error))
 spark.stop()
 """
 
 
-def test_topics_are_read_over_spark_connect(data: Path, tmp_path: Path) -> None:
+def test_topics_are_read_and_written_over_spark_connect(data: Path, tmp_path: Path) -> None:
     with opened(data) as log:
         log.append_many("a", made(100))
         log.append_many("b", made(5))
@@ -51,6 +62,12 @@ def test_topics_are_read_over_spark_connect(data: Path, tmp_path: Path) -> None:
     }
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(data), str(tmp_path)],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False,
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
-    assert result.stdout.split() == ["read", "100", "topic", "105", "stream", "100"], result.stderr[-3000:]
+    assert result.stdout.splitlines() == [
+        "read 100",
+        "topic 105",
+        "stream 100",
+        "written [Row(topic='c', count=30), Row(topic='d', count=100)]",
+        "refused True",
+    ], result.stderr[-3000:]

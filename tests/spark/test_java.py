@@ -65,7 +65,7 @@ def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> Non
     )
     environment = {**without_java(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110,
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500,
         check=False,
     )  # fmt: skip
     assert "10 events" in result.stdout, result.stderr[-3000:]

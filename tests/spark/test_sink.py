@@ -216,6 +216,28 @@ def test_a_copied_checkpoint_goes_on_and_a_new_one_begins_again(
     assert numbers_of(node.events("copied/out")) == sorted([*range(20)] * 2)
 
 
+def test_a_checkpoint_of_a_driver_that_died_before_its_first_batch_can_be_used(
+    spark: SparkSession, node: NodeProcess, tmp_path: Path
+) -> None:
+    rows = stream(spark, node.data, "early/in").selectExpr("data")
+    node.publish("early/in", range(10))
+    # What is left of a driver that was killed while Spark wrote down what the first batch is to have.
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.5c0c8d4e-4d6b-4d55-a5b2-9c1f1f2f6f0e.tmp").write_text("v1")
+    check = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+    if spark.version >= "4.3":
+        with pytest.raises(Exception, match="should be empty on batch 0"):
+            drain(rows, tmp_path / "checkpoint", topic="early/out", **node.options)
+    spark.conf.set(check, "false")
+    try:
+        drain(rows, tmp_path / "checkpoint", topic="early/out", **node.options)
+    finally:
+        spark.conf.unset(check)
+    drain(rows, tmp_path / "checkpoint", topic="early/out", **node.options)
+    assert numbers_of(node.events("early/out")) == list(range(10))
+
+
 def test_two_writes_of_one_foreach_batch_are_both_done_once(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:

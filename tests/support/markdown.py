@@ -1,9 +1,10 @@
 """Reads Markdown as its readers do: follows its links and runs its Python examples.
 
-    python -m tests.support.markdown FILE
+    python -m tests.support.markdown FILE ...
 
-runs the ```python blocks of one file, one after the other in one name space, as one who types them
-in. `await` works at the top level. A block whose info string says `no-run` is only shown.
+runs the ```python blocks of a file, one after the other in one name space, as one who types them
+in. `await` works at the top level. A block whose info string says `no-run` is only shown. Of several files, each has
+names of its own; the working directory is the same.
 """
 
 from __future__ import annotations
@@ -111,4 +112,5 @@ async def _run(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(Path(sys.argv[1])))
+    for argument in sys.argv[1:]:
+        asyncio.run(_run(Path(argument)))
