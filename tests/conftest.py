@@ -17,6 +17,7 @@ from tests.support import counts
 
 SPARK = Path(__file__).parent / "spark"
 OWN_SPARK = ("_cluster.py", "_connect.py", "_java.py", "_kills.py")  # these start others than the session of all
+FULL_S = 1200
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=False, print_blob=True)
 settings.register_profile("full", settings.get_profile("quick"), max_examples=1000)
@@ -30,8 +31,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those of Spark take longest, so they come first."""
+    """Those of Spark take longest, so they come first. With the full counts a test has more time."""
     items.sort(key=lambda item: SPARK not in item.path.parents)
+    for item in items if counts.FULL else ():
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(FULL_S))
 
 
 @pytest.hookimpl(optionalhook=True)
