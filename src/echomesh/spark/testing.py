@@ -20,7 +20,7 @@ from echomesh.errors import UnknownTopic, UsageError
 from echomesh.events import Event
 from echomesh.log import LogReader, TopicLog
 from echomesh.spark.pipelines.define import Pipeline
-from echomesh.spark.pipelines.outputs import Dead, Table, Topic
+from echomesh.spark.pipelines.outputs import Table, publishes
 from echomesh.spark.pipelines.place import Place
 from echomesh.spark.pipelines.runner import RunOptions
 from echomesh.spark.pipelines.runner import run as run_pipeline
@@ -99,7 +99,7 @@ def _topic(pipeline: Pipeline, name: str) -> str:
 
 
 def _topics(pipeline: Pipeline, directory: str, given: Mapping[str, list[Event]]) -> dict[str, list[Event]]:
-    writes = any(isinstance(output, Topic | Dead) for output in pipeline.outputs.values())
+    writes = any(map(publishes, pipeline.outputs.values()))
     if not writes:
         return {}
     with LogReader(directory) as log:

@@ -73,6 +73,7 @@ class Batch:
     writer: str
     epoch: int
     open: Callable[[Table], OpenedTable]
+    publish: Callable[[DataFrame, Topic], None]  # once, however often the batch is done; one call for all its topics
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Batches:
     write: Callable[[DataFrame, Batch], None]
     says: str = "a function"
     tables: tuple[Table, ...] = ()  # those it writes, so that a cluster is not given a path that it can't see
+    topics: tuple[Topic, ...] = ()  # and those it publishes to
 
     def __str__(self) -> str:
         return self.says
@@ -89,6 +91,11 @@ class Batches:
 
 Output: TypeAlias = Topic | Table | Dead | Batches
 Outputs: TypeAlias = Output | Mapping[str, Output]
+
+
+def publishes(output: Output) -> bool:
+    """Whether it makes events of rows."""
+    return isinstance(output, Topic | Dead) or (isinstance(output, Batches) and bool(output.topics))
 
 
 def topic(name: str | None = None, *, type: str | None = None, source: str | None = None) -> Topic:
@@ -124,10 +131,13 @@ def dead_letters(prefix: str = DEAD) -> Dead:
 
 
 def batches(
-    write: Callable[[DataFrame, Batch], None], says: str = "a function", tables: Sequence[Table] = ()
+    write: Callable[[DataFrame, Batch], None],
+    says: str = "a function",
+    tables: Sequence[Table] = (),
+    topics: Sequence[Topic] = (),
 ) -> Batches:
     """Output to a function of each batch; it has to be done once for each `batch.writer` and `batch.epoch`."""
-    return Batches(write, says, tuple(tables))
+    return Batches(write, says, tuple(tables), tuple(topics))
 
 
 def _columns(what: str, names: Sequence[str]) -> tuple[str, ...]:

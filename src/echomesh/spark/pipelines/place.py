@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from echomesh.errors import LocalPath, UsageError
 from echomesh.log.lock import writer_of
 from echomesh.spark.pipelines.define import OUT, Pipeline
-from echomesh.spark.pipelines.outputs import Batches, Dead, OpenedTable, Table, Topic
+from echomesh.spark.pipelines.outputs import Batches, OpenedTable, Table, publishes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +92,7 @@ class Place:
 
     def check(self, pipeline: Pipeline) -> None:
         """Raises for a log that a node serves, and `LocalPath` for what the executors of a cluster would not find."""
-        if self.data and not self.server and any(isinstance(each, Topic | Dead) for each in pipeline.outputs.values()):
+        if self.data and not self.server and any(map(publishes, pipeline.outputs.values())):
             _check_free(Path(self.data))
         if not self.is_cluster or self.shared:
             return
@@ -102,7 +102,7 @@ class Place:
             tables = (output,) if isinstance(output, Table) else output.tables if isinstance(output, Batches) else ()
             for table in tables:
                 seen[f"the table{shown}"] = self.table_path(table.name)
-            if isinstance(output, Topic | Dead) and not self.server:
+            if publishes(output) and not self.server:
                 seen[f"the log{shown}"] = str(self.data)
         for what, path in seen.items():
             if is_local(path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import UsageError
 from echomesh.spark.pipelines.define import OUT, Pipeline
+from echomesh.spark.pipelines.events_out import to_events
 from echomesh.spark.pipelines.outputs import Batch, Batches, Dead, Table, Topic
 from echomesh.spark.pipelines.place import Place
 
@@ -33,7 +35,7 @@ def start(pipeline: Pipeline, name: str, frame: DataFrame, place: Place, *, once
         if isinstance(output, Topic) and output.name is not None:
             options["topic"] = output.name
         return writer.format("echomesh").options(**options).start()
-    return writer.foreachBatch(_Each(output, place)).start()
+    return writer.foreachBatch(_Each(output, place, pipeline.name)).start()
 
 
 def query_name(pipeline: Pipeline, output: str) -> str:
@@ -44,9 +46,10 @@ def query_name(pipeline: Pipeline, output: str) -> str:
 class _Each:
     """Writes batches: to a table, or by a function."""
 
-    def __init__(self, output: Table | Batches, place: Place) -> None:
+    def __init__(self, output: Table | Batches, place: Place, pipeline: str) -> None:
         self.output = output
         self.place = place
+        self.pipeline = pipeline
 
     def __call__(self, rows: DataFrame, epoch: int) -> None:
         query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY)
@@ -55,4 +58,10 @@ class _Each:
         if isinstance(self.output, Table):
             self.place.open_table(self.output).write(rows, query, epoch)
         else:
-            self.output.write(rows, Batch(query, epoch, self.place.open_table))
+            publish = partial(self._publish, query, epoch)
+            self.output.write(rows, Batch(query, epoch, self.place.open_table, publish))
+
+    def _publish(self, query: str, epoch: int, rows: DataFrame, output: Topic) -> None:
+        options = self.place.sink_options() | ({"topic": output.name} if output.name else {})
+        writer = to_events(rows, output, self.pipeline).write.format("echomesh").mode("append").options(**options)
+        writer.options(txnAppId=query, txnVersion=str(epoch)).save()
