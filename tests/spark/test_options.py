@@ -64,6 +64,7 @@ def test_a_good_option_is_understood(option: str, value: str, field: str, parsed
         ("startingOffsets", '{"a*": 1}', "not a topic"),
         ("endingOffsets", "earliest", "give latest"),
         ("startingTimestamp", "yesterday", "give milliseconds since 1970"),
+        ("startingTimestamp", "2999-01-01", "between 1678 and 2262"),
         ("maxOffsetsPerTrigger", "0", "a whole number from 1 on"),
         ("maxOffsetsPerTrigger", "many", "a whole number from 1 on"),
         ("maxBytesPerTrigger", "1.5g", "give bytes"),

@@ -32,10 +32,13 @@ def ls(data: DataOption = None, home: HomeOption = None, as_json: JsonOption = F
     table.add_column("state", no_wrap=True)
     for title in ("process", "rows", "rate", "lag", "restarts", "last"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("why", overflow="ellipsis", no_wrap=True)
     for entry in found:
         table.add_row(*_row(entry))
-    out().print(table)
+    console = out()
+    console.print(table)
+    for entry in found:
+        if text := why(entry):
+            console.print(Text(f"{entry.name}: {text}", style="yellow" if entry.alive else "red"), soft_wrap=True)
 
 
 def _row(entry: Entry) -> tuple[str | Text, ...]:
@@ -50,12 +53,11 @@ def _row(entry: Entry) -> tuple[str | Text, ...]:
         f"{lag:,.0f}",
         f"{restarts:,.0f}" if restarts else "",
         Text(ago(entry.updated), style="dim"),
-        Text(why(entry), style="dim"),
     )
 
 
 def why(entry: Entry) -> str:
-    """Why it is not well."""
+    """What went wrong with it, the last time that something did."""
     return "its process was killed" if entry.state == "died" and not entry.why else entry.why
 
 
@@ -69,7 +71,8 @@ def status(name: NameArgument, data: DataOption = None, home: HomeOption = None,
     console = out()
     console.print(headline(entry))
     if text := why(entry):
-        console.print(Text(f"  {text}", style="red" if not entry.alive else "yellow"), soft_wrap=True)
+        said, style = (f"last failure: {text}", "yellow") if entry.alive else (text, "red")
+        console.print(Text(f"  {said}", style=style), soft_wrap=True)
     console.print(queries(entry))
     topics = [(topic, lag) for each in entry.queries for topic, lag in each.topics]
     if topics:

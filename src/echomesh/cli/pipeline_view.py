@@ -47,12 +47,12 @@ class _Drawing:
     def tell(self, entry: Entry) -> None:
         """Draws."""
         self.said.look(entry)
-        if time.monotonic() - self.at >= _REDRAW_S or not entry.alive:
+        if not entry.alive:
+            self.live.update(Text(), refresh=True)
+            self.live.console.print(_picture(entry))
+        elif time.monotonic() - self.at >= _REDRAW_S:
             self.at = time.monotonic()
             self.live.update(_picture(entry))
-        if not entry.alive:
-            self.live.update(Text())
-            self.live.console.print(_picture(entry))
 
 
 class _Lines:
@@ -92,6 +92,8 @@ class _Said:
 
 def _picture(entry: Entry) -> RenderableType:
     parts: list[RenderableType] = [headline(entry), queries(entry)]
+    if entry.state == "waiting":
+        parts.insert(1, Text(f"  {entry.why}", style="yellow", overflow="ellipsis", no_wrap=True))
     late = {topic: lag for each in entry.queries for topic, lag in each.topics}
     if late and entry.alive:
         table = plain()

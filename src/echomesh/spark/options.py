@@ -18,6 +18,7 @@ T = TypeVar("T")
 ENVIRONMENT: Final = "TST"
 MAX_BYTES: Final = 1 << 30
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_US: Final = (1 << 63) // 1000 - 1  # logs count nanoseconds
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -210,11 +211,13 @@ def _truth(text: str) -> bool:
 def _moment(text: str) -> int:
     # Milliseconds, as the Kafka connector has them, or a date.
     if text.isdecimal():
-        return int(text) * 1000
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("give milliseconds since 1970, or a time as in 2026-07-01T12:00:00Z") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return (found - _EPOCH) // timedelta(microseconds=1)
+        time_us = int(text) * 1000
+    else:
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("give milliseconds since 1970, or a time as in 2026-07-01T12:00:00Z") from None
+        time_us = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    if abs(time_us) > _LAST_US:
+        raise ValueError("give a time between 1678 and 2262")
+    return time_us

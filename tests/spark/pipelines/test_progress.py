@@ -56,8 +56,8 @@ def test_only_the_topics_with_most_lag_are_told_apart() -> None:
         ("[A.B] Something is wrong." + TAIL, "", "Something is wrong.", False),
         (
             'Traceback (most recent call last):\n  File "/x/site-packages/py4j/a.py", line 1, in f\n'
-            '  File "/home/me/flow.py", line 7, in big\n    raise ValueError("broke")\nValueError: it broke' + TAIL,
-            "ValueError", "/home/me/flow.py:7: ValueError: it broke", False,
+            '  File "/srv/me/flow.py", line 7, in big\n    raise ValueError("broke")\nValueError: it broke' + TAIL,
+            "ValueError", "/srv/me/flow.py:7: ValueError: it broke", False,
         ),
         (
             'Traceback:\n  File "/x/echomesh/spark/sink.py", line 1, in f\n'

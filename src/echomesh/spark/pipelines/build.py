@@ -47,7 +47,8 @@ def _input(
         source_options.parse({"subscribe": filters, **texts}, streaming=True)
         frame = stream_topic(spark, filters, columns=pipeline.columns, **texts)
     except BadOption as error:
-        raise (pipeline.wrong(str(error)) if error.option in pipeline.options else error) from None
+        theirs = error.option.lower() in {name.lower() for name in pipeline.options}
+        raise (pipeline.wrong(str(error)) if theirs else error) from None
     except UsageError as error:
         raise pipeline.wrong(str(error)) from None
     if pipeline.watermark is None:

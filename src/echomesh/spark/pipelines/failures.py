@@ -6,21 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from echomesh import errors
+
 # Another try would meet the same: somebody has to act.
-_LASTING: Final = {
-    "BadOption",
-    "BadPipeline",
-    "BadTopic",
-    "DataLoss",
-    "FencedWriter",
-    "LocalPath",
-    "NotAuthorized",
-    "SchemaChanged",
-    "StaleWriter",
-    "UnauthorizedPublish",
-    "UnauthorizedSubscribe",
-    "UsageError",
-}
+_LASTING: Final = (
+    errors.UsageError,
+    errors.DataLoss,
+    errors.FencedWriter,
+    errors.NotAuthorized,
+    errors.StaleWriter,
+    errors.UnauthorizedPublish,
+    errors.UnauthorizedSubscribe,
+)
 _RAISED: Final = re.compile(r"^(?P<path>(?:[A-Za-z_]\w*\.)*)(?P<name>[A-Z]\w*): (?P<text>.+)$")
 _FRAME: Final = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _OWN: Final = re.compile(r"/(?:site-packages|py4j|pyspark|echomesh)/|/pyspark_echomesh\.py|^<|/lib/python3")
@@ -54,6 +51,6 @@ def failure(text: str) -> Failure:
     if found is None:
         plain = _CONDITION.sub("", _NOISE.sub("", lines[0] if lines else "no reason given")).strip()
         return Failure("", plain, False)
-    ours = found["path"].startswith("echomesh.")
-    said = found["text"] if ours else f"{found['name']}: {found['text']}"
-    return Failure(found["name"], f"{where or ''}{said}", ours and found["name"] in _LASTING)
+    ours = getattr(errors, found["name"], None) if found["path"].startswith("echomesh.") else None
+    said = f"{found['name']}: {found['text']}" if ours is None else found["text"]
+    return Failure(found["name"], f"{where or ''}{said}", ours is not None and issubclass(ours, _LASTING))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import time
 from dataclasses import dataclass, field
@@ -81,12 +80,10 @@ class Place:
 
     def open_table(self, table: Table) -> OpenedTable:
         """The table, to be written."""
-        tables = importlib.import_module("echomesh.spark.tables")
+        from echomesh.spark.tables import open_table
+
         path = self.table_path(table.name)
-        made: OpenedTable = tables.open_table(
-            path, format=table.format, partition_by=table.partition_by, sort_by=table.sort_by
-        )
-        return made
+        return open_table(path, format=table.format, partition_by=table.partition_by, sort_by=table.sort_by)
 
     @property
     def is_cluster(self) -> bool:

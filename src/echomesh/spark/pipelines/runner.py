@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.2
 _WRITE_S: Final = 1.0  # so often the registry is brought up to date, at most
 _FIRST_S: Final = 1.0
+_SETTLED_S: Final = 30.0
+_INITIALIZING: Final = "Initializing sources"
 _LONGEST_S: Final = 60.0
 RESTARTS: Final = 10
 
@@ -160,6 +162,15 @@ class _Run:
                 job.query = queries.start(self.pipeline, name, frames[name], self.place, once=self.options.once)
             except PySparkException as error:
                 raise self.pipeline.wrong(f"in {self.pipeline.name}: {reason(error)}") from error
+            self._settle(job.query)
+
+    def _settle(self, query: StreamingQuery) -> None:
+        # Each query starts workers of its own; all at once they may take longer than Spark waits for one.
+        until = time.monotonic() + _SETTLED_S
+        while query.isActive and query.status["message"] == _INITIALIZING and time.monotonic() < until:
+            self._show()
+            if self.stop.wait(_LOOK_S):
+                return
 
     def _look_at(self, job: _Job) -> None:
         query = job.query

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from echomesh.spark import submit
 from echomesh.spark.launch import session
 from echomesh.spark.pipelines.define import Pipeline
 from echomesh.spark.pipelines.place import Place
@@ -59,7 +60,12 @@ def _quiet_session(pipeline: Pipeline, place: Place, directory: Path) -> SparkSe
     log4j = directory / "log4j2.properties"
     log4j.write_text(_LOG4J)
     java = place.config.get(_JAVA, "-XX:+UseParallelGC")
-    given = {**_SETTINGS, **place.config, _JAVA: f"{java} -Dlog4j2.configurationFile=file:{log4j}"}
+    given = {
+        **_SETTINGS,
+        **_shipped(place, directory),
+        **place.config,
+        _JAVA: f"{java} -Dlog4j2.configurationFile=file:{log4j}",
+    }
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors of the user's are told by us
     before = signal.getsignal(signal.SIGINT)
     with _output_to(directory / "spark.log"):
@@ -67,6 +73,14 @@ def _quiet_session(pipeline: Pipeline, place: Place, directory: Path) -> SparkSe
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)  # PySpark has put its own there, which ends all jobs
     return spark
+
+
+def _shipped(place: Place, directory: Path) -> dict[str, str]:
+    """Executors of a cluster get what they need with the application, unless somebody has seen to that."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not place.is_cluster or submitted or "spark.archives" in place.config:
+        return {}
+    return submit.config(submit.archive(directory / f"{submit.NAME}.tar.gz"))
 
 
 @contextlib.contextmanager
