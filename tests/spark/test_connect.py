@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from echomesh.spark.java import find_java
@@ -20,7 +21,7 @@ import sys
 from pyspark.sql import SparkSession
 from echomesh.spark import read_topic, stream_topic
 
-data, place = sys.argv[1:]
+data, place = sys.argv[1:3]
 spark = (
     SparkSession.builder.remote("local[2]")
     .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -28,6 +29,7 @@ spark = (
     .getOrCreate()
 )
 assert "connect" in type(spark).__module__, type(spark)
+assert spark.version == sys.argv[3], (spark.version, sys.argv[3])
 print("read", spark.read.format("echomesh").options(subscribe="a", path=data).load().count())
 print("topic", read_topic(spark, "*", path=data, columns=["topic", "offset"]).count())
 stream = stream_topic(spark, "a", path=data, startingOffsets="earliest", maxOffsetsPerTrigger=40)
@@ -55,13 +57,13 @@ def test_topics_are_read_and_written_over_spark_connect(data: Path, tmp_path: Pa
         log.append_many("a", made(100))
         log.append_many("b", made(5))
     environment = os.environ | {
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))),
         "JAVA_HOME": find_java(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(data), str(tmp_path)],
+        [sys.executable, "-c", PROGRAM, str(data), str(tmp_path), pyspark.__version__],
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert result.stdout.splitlines() == [

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 
 NUMBER = 6_000
 KEPT = {"segment_bytes": 1 << 20, "duplicate_bytes": 0, "background": False}
-PATIENCE_S = 100.0
+PATIENCE_S = 500.0
 
 Tidy = Callable[[Path], int]
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(3600)]
 
-PATIENCE_S = 180.0
+PATIENCE_S = 500.0
 
 
 @pytest.fixture

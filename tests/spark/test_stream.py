@@ -28,7 +28,7 @@ def test_a_query_goes_on_from_its_checkpoint(spark: SparkSession, data: Path, tm
         query = drain(stream(spark, data), tmp_path)
         assert counts(query) == [50]
         assert rows(spark, tmp_path) == expected("a", range(150))
-        assert source(query)["endOffset"] == {"log": log.log_id.hex(), "topics": {"a": 150}}
+        assert source(query)["endOffset"] == {"log": log.log_id.hex(), "topics": {"a": 150}, "events": 50}
 
 
 def test_a_running_query_sees_events_and_topics_as_they_come(spark: SparkSession, data: Path, tmp_path: Path) -> None:

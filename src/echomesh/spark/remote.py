@@ -131,7 +131,7 @@ class ServerReach:
         """What tasks carry: a ticket of its own for each batch."""
         chosen = self._options
         ticket = ticket_for(self._session, "read", chosen.subscribe)
-        return ServerWay(*known(chosen, ",".join(chosen.subscribe), ticket), self.log_id)
+        return ServerWay(*carried(chosen, ",".join(chosen.subscribe), ticket), self.log_id)
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -151,7 +151,7 @@ class Pass:
     trust: Trust = field(repr=False)
 
 
-def known(chosen: Any, scope: str, ticket: Secret) -> tuple[str, str, str, str, Secret, Trust]:
+def carried(chosen: Any, scope: str, ticket: Secret) -> tuple[str, str, str, str, Secret, Trust]:
     """What a `Pass` is made of; `chosen` are the options of a source or a sink."""
     return chosen.server, chosen.client_id, chosen.environment, scope, ticket, read_trust(chosen.tls)
 

@@ -16,7 +16,7 @@ from echomesh.log.stage_file import StageFile, drop_stage, stage_beside
 from echomesh.mesh.bodies import Abort, Commit, CommittedStages, Stage, Staged
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.native.log_stage import check_rows
-from echomesh.spark.remote import Pass, connect, known, session_of, ticket_for
+from echomesh.spark.remote import Pass, carried, connect, session_of, ticket_for
 from echomesh.spark.rows import Block, judge
 from echomesh.spark.sink_options import SinkOptions
 
@@ -294,7 +294,7 @@ def staging_for(chosen: SinkOptions) -> Staging:
         ticket = ticket_for(session, "stage", filters)
     finally:
         session.close()
-    return ServerStaging(*known(chosen, chosen.topic or "", ticket))
+    return ServerStaging(*carried(chosen, chosen.topic or "", ticket))
 
 
 def committer_for(chosen: SinkOptions) -> Committer:
