@@ -69,12 +69,12 @@ $(STAMPS)/venv: tools/find-python
 # --no-deps: the locks are complete, and a package that is not in them has no business here.
 LOCKED = --require-hashes --no-deps -r
 
-$(STAMPS)/demo $(STAMPS)/docs: $(STAMPS)/%: requirements/%.txt | $(STAMPS)/venv
+$(STAMPS)/docs: $(STAMPS)/%: requirements/%.txt | $(STAMPS)/venv
 	@echo "Installing $$(grep -c == $<) pinned packages of $< into $(VENV) ..."
 	@$(PIP) -qq install $(LOCKED) $<
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/bench: $(STAMPS)/%: requirements/%.txt | $(STAMPS)/venv
+$(STAMPS)/demo $(STAMPS)/test $(STAMPS)/bench: $(STAMPS)/%: requirements/%.txt | $(STAMPS)/venv
 	@echo "Installing $$(grep -c == $<) pinned packages of $< into $(VENV), Spark and a Java runtime among them: about 1 GB ..."
 	@$(PIP) install --progress-bar on $(LOCKED) $<
 	@touch $@

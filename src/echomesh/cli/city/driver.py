@@ -13,6 +13,7 @@ from echomesh.cli.city.events import TOPICS
 from echomesh.spark.pipelines import ready
 from echomesh.spark.pipelines.define import Pipeline
 from echomesh.spark.pipelines.place import Place
+from echomesh.spark.pipelines.registry import Entry
 from echomesh.spark.pipelines.runner import RunOptions, run
 from echomesh.spark.pipelines.sessions import shared
 
@@ -52,14 +53,29 @@ def main(data: str, server: str, settings: str) -> None:
     # The node goes away for a while, and comes back: that is no reason to give up.
     options = RunOptions(restarts=60, first_wait_s=0.5)
     with shared("echomesh city", place, Path(settings)):
-        threads = [
-            threading.Thread(target=run, args=(each, place, options), kwargs={"stop": stop}, daemon=True)
-            for each in pipelines(schemas, rules)
-        ]
-        for thread in threads:
-            thread.start()
+        threads = [_started(each, place, options, stop) for each in pipelines(schemas, rules)]
         for thread in threads:
             thread.join()
+
+
+def _started(pipeline: Pipeline, place: Place, options: RunOptions, stop: threading.Event) -> threading.Thread:
+    """Runs a pipeline in a thread, and waits until it does: all at once they would take longer than Spark waits."""
+    running = threading.Event()
+
+    def tell(entry: Entry) -> None:
+        if entry.state != "starting":
+            running.set()
+
+    def go() -> None:
+        try:
+            run(pipeline, place, options, stop=stop, tell=tell)
+        finally:
+            running.set()
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+    running.wait()
+    return thread
 
 
 if __name__ == "__main__":
