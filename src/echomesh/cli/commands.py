@@ -154,6 +154,15 @@ COMMANDS: Final = {
         ),
         "Run data pipelines on Spark, and see how they fare.",
     ),
+    "table": Command(
+        "table",
+        "table",
+        (
+            "echomesh table compact ./data/tables/archive",
+            "echomesh table vacuum ./data/tables/archive --older-than 2d",
+        ),
+        "Keep tables of pipelines in order.",
+    ),
     "demo": Command(
         "demo",
         "demo",

@@ -63,6 +63,10 @@ def _ready(name: str) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         own = {each.name: given.pop(each.name) for each in fields}
+        if name == "replay":  # it ends by itself, and has no checkpoint
+            from echomesh.cli.pipeline_replay import replay
+
+            return replay(own, common(**given))
         words = [word for each in fields for word in _words(each, own[each.name])]
         _run(lambda: module.make(module.Options(**own)), common(**given), name, words)
 

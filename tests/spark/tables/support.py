@@ -75,4 +75,5 @@ def iceberg(path: Path, **how: Any) -> pa.Table:
 
 def all_see(spark: SparkSession, path: Path, kind: str, expected: list[int]) -> None:
     """Every reader finds exactly these offsets."""
-    assert seen(spark, path, kind) == dict.fromkeys(seen(spark, path, kind), expected)
+    found = seen(spark, path, kind)
+    assert found == dict.fromkeys(found, expected)

@@ -61,6 +61,10 @@ class OpenedTable(Protocol):
     def read(self, spark: SparkSession) -> DataFrame:
         """What is in the table now."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether something has been written yet."""
+
 
 @dataclass(frozen=True)
 class Batch:

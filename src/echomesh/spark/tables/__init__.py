@@ -14,11 +14,11 @@ from echomesh.errors import BadTable
 from echomesh.spark.tables.compaction import Compacted
 from echomesh.spark.tables.table import Table, Written
 
-__all__ = ["Compacted", "Format", "Table", "Written", "open_table"]
+__all__ = ["Compacted", "Format", "Table", "Written", "existing_table", "open_table"]
 
 Format = Literal["delta", "iceberg", "parquet"]
 
-_MARKS = {"delta": "_delta_log", "iceberg": "catalog.db", "parquet": "_schema.json"}
+_MARKS: dict[Format, str] = {"delta": "_delta_log", "iceberg": "catalog.db", "parquet": "_schema.json"}
 
 
 def open_table(
@@ -40,6 +40,14 @@ def open_table(
         if other != format and (place / mark).exists():
             raise BadTable(f"{place} is a table of the format {other!r}, not {format!r}")
     return _kind(format)(place, partition_by, sort_by)
+
+
+def existing_table(path: str | Path) -> Table:
+    """The table that is in a directory, whatever format it has."""
+    for format, mark in _MARKS.items():
+        if (_local(path) / mark).exists():
+            return open_table(path, format=format)
+    raise BadTable(f"{path} holds no table")
 
 
 def _local(path: str | Path) -> Path:

@@ -28,7 +28,10 @@ HIDDEN: Final = "_new"  # readers of Parquet directories, and Delta's, pass over
 _UNLOCKED: Final = ".new"
 _UNLOCKED_S: Final = 60.0  # far longer than it takes to lock one
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
+# The other kind, INT96, has no statistics, and Iceberg takes none of it.
+_MICROS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+# With so many files open at a time a task need not sort its rows by their partitions.
+_UNSORTED: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,11 @@ class Fresh:
         os.close(self._lock)
 
     def write(self, rows: DataFrame, partition_by: Sequence[str], sort_by: Sequence[str]) -> None:
-        """Lets Spark write the rows, sorted within each of its tasks."""
-        if order := [*partition_by, *sort_by]:
-            rows = rows.sortWithinPartitions(*(f"`{name}`" for name in order))
+        """Lets Spark write the rows, sorted within each of its tasks, or in the order in which they come."""
+        if sort_by:
+            rows = rows.sortWithinPartitions(*(f"`{name}`" for name in (*partition_by, *sort_by)))
         writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        with _micros(rows):
+        with _set(rows, _MICROS if sort_by else _MICROS | _UNSORTED):
             writer.partitionBy(*partition_by).parquet(f"file://{self.rows}")
 
     def files(self) -> list[DataFile]:
@@ -95,16 +98,16 @@ class Fresh:
 
 
 @contextmanager
-def _micros(rows: DataFrame) -> Iterator[None]:
-    # The other kind, INT96, has no statistics, and Iceberg takes none of it.
+def _set(rows: DataFrame, settings: dict[str, str]) -> Iterator[None]:
     conf = rows.sparkSession.conf
-    was = conf.get(_TIMESTAMPS)
-    conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+    was = {name: conf.get(name) for name in settings}
     try:
+        for name, value in settings.items():
+            conf.set(name, value)
         yield
     finally:
-        if was is not None:
-            conf.set(_TIMESTAMPS, was)
+        for name, old_value in was.items():
+            conf.set(name, str(old_value))
 
 
 def described(path: Path, root: Path) -> DataFile:
