@@ -57,10 +57,13 @@ def _there() -> SparkSession | None:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    try:
-        return SparkSession.active()
-    except PySparkException:
-        return None
+    if SparkSession.getActiveSession() is None:
+        try:
+            # The JVM looks for sources and sinks in the session that is active in a thread, which this call makes it.
+            SparkSession.active().createDataFrame([], "nothing INT")
+        except PySparkException:
+            return None
+    return SparkSession.active()
 
 
 @contextlib.contextmanager
