@@ -58,7 +58,7 @@ def make(options: Options) -> Pipeline:
     format: Format = options.format  # type: ignore[assignment]
     rows = table(options.table, format=format)
     bad = table(options.quarantine or f"{options.table}-quarantine", format=format)
-    writer = _Writer(rows, bad, options.typed)
+    writer = _Writer(rows, bad, options.typed, keep=options.distinct is not None)
     made = pipeline(
         inputs={"events": options.topics},
         output=batches(writer, f"{rows} and {bad}" if options.typed else str(rows), (rows, bad)),
@@ -81,10 +81,11 @@ def _distinct(events: DataFrame) -> DataFrame:
 class _Writer:
     """Writes batches. It opens the tables once, and reads the schemas when the first batch comes."""
 
-    def __init__(self, rows: Table, bad: Table, typed: str | None) -> None:
+    def __init__(self, rows: Table, bad: Table, typed: str | None, *, keep: bool) -> None:
         self.rows = rows
         self.bad = bad
         self.path = typed
+        self.keep = keep and typed is not None
         self._tables: Tables | None = None
         self._typed: Typed | None = None
 
@@ -95,7 +96,13 @@ class _Writer:
                 from echomesh.spark.pipelines.typed import Typed, schemas_of
 
                 self._typed = Typed(schemas_of(self.path))
-        archive_batch(rows, batch.epoch, batch.writer, self._tables, self._typed)
+        if self.keep:
+            rows = rows.persist()  # what is known of duplicates is not worked out a second time
+        try:
+            archive_batch(rows, batch.epoch, batch.writer, self._tables, self._typed)
+        finally:
+            if self.keep:
+                rows.unpersist()
 
 
 @dataclass(frozen=True)
