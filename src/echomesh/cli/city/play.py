@@ -129,15 +129,14 @@ class CityAct:
             await asyncio.gather(running, acts, return_exceptions=True)
 
     async def _trouble(self, act: Act, node: ServerProcess, held: contextlib.ExitStack) -> None:
-        await self._until(KILL_DRIVER)
-        await self._kill_driver(act, node.address)
-        await self._until(KILL_NODE)
-        await self._kill_node(act, node, held)
+        # Each at its time, whether or not the other is back.
+        await asyncio.gather(self._kill_driver(act, node.address), self._kill_node(act, node, held))
 
     async def _until(self, part: float) -> None:
         await asyncio.sleep(max(0.0, part * self.seconds - self.traffic.elapsed))
 
     async def _kill_driver(self, act: Act, address: str) -> None:
+        await self._until(KILL_DRIVER)
         before = self.spark
         await asyncio.to_thread(before.kill)
         self._mark("kill -9 of Spark")
@@ -150,6 +149,7 @@ class CityAct:
         self.check(True, "the killed Spark driver went on from its checkpoints", f"after {took:.1f} s")
 
     async def _kill_node(self, act: Act, node: ServerProcess, held: contextlib.ExitStack) -> None:
+        await self._until(KILL_NODE)
         await asyncio.to_thread(node.kill)
         self._mark("kill -9 of the node")
         act.say(f"[bold red]kill -9 {node.pid}[/bold red], the node", "kill")
