@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -19,11 +20,17 @@ from echomesh.spark.pipelines.sessions import shared
 
 WINDOW: Final = "5 seconds"
 NAMES: Final = ("archive", "windows", "alerts")
+# It lives for half a minute: what pays off later is left out.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 
 def place_of(data: str, server: str) -> Place:
     """Where the pipelines of the city are: read from the data directory, written over the node."""
-    return Place(data=data, server=server, client_id="pipelines")
+    return Place(data=data, server=server, client_id="pipelines", config=_SETTINGS)
 
 
 def pipelines(schemas: Path, rules: Path) -> list[Pipeline]:
