@@ -71,7 +71,7 @@ def test_a_chart_is_a_picture_with_what_happened() -> None:
     assert root.tag.endswith("svg")
     assert "kill -9 of <Spark>" in said
     assert "A minute & more" in said
-    assert len(root.findall(".//{*}rect")) == 1
+    assert len(root.findall(".//{*}polygon")) == 1
 
 
 def table(path: Path, rows: list[tuple[str, str, str]]) -> None:
