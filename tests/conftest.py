@@ -40,13 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where several processes share the tests, those of a file stay together, and so do most of Spark: one session."""
+    """Where several processes share the tests, those of a file stay together, and so do most of Spark: two sessions."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            return SPARK.name if file.startswith("tests/spark/") and not file.endswith(OWN_SPARK) else file
+            if file.startswith("tests/spark/") and not file.endswith(OWN_SPARK):
+                # One session for source and sink, one for what stands on them.
+                return SPARK.name if file.count("/") == 2 else f"{SPARK.name}/pipelines"
+            return file
 
     return Files(config, log)
 

@@ -97,7 +97,22 @@ def without_java(directory: Path) -> dict[str, str]:
     """The environment of a machine that has what Spark's scripts call, no Java, and an empty home."""
     tools = directory / "bin"
     tools.mkdir()
-    for name in ("bash", "sh", "env", "dirname", "basename", "ps", "uname", "sed", "cat", "rm", "ls", "tr"):
+    for name in (
+        "bash",
+        "sh",
+        "env",
+        "dirname",
+        "basename",
+        "ps",
+        "uname",
+        "sed",
+        "cat",
+        "rm",
+        "ls",
+        "tr",
+        "chmod",
+        "readlink",
+    ):
         found = shutil.which(name, path="/usr/bin:/bin")
         if found is not None:
             (tools / name).symlink_to(found)

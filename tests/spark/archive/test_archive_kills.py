@@ -67,7 +67,7 @@ def test_an_archive_that_is_killed_at_random_holds_each_event_once(
                "--distinct", "1 hour", "--every", "100 milliseconds", "--master", "local[2]", "--json"]  # fmt: skip
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "src"))
     with TopicLog(data) as log:
-        for _ in range(count(2, 20)):
+        for _ in range(count(1, 20)):
             before = max(1, commits(table))  # the first one makes the table
             with (tmp_path / "said").open("wb") as said:
                 process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, cwd=tmp_path)

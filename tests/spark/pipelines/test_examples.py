@@ -89,7 +89,13 @@ def test_declarative_pipelines_read_and_write_topics(data: Path, tmp_path: Path)
     directory.mkdir()
     for path in (EXAMPLES / "declarative").iterdir():
         (directory / path.name).write_bytes(path.read_bytes() if path.is_file() else b"")
-    environment = {**os.environ, "ECHOMESH_DATA": str(data), "PYTHONPATH": str(ROOT / "src")}
+    environment = {
+        **os.environ,
+        "ECHOMESH_DATA": str(data),
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     spec = directory / "spark-pipeline.yml"
     spec.write_text(spec.read_text().replace("storage: storage", f"storage: {(tmp_path / 'storage').as_uri()}"))
     command = [str(Path(sys.executable).parent / "spark-pipelines"), "run", "--spec", str(spec)]
