@@ -23,13 +23,13 @@ from echomesh.spark.pipelines.place import Place
 from echomesh.spark.pipelines.ready.archive import Options, make
 from echomesh.spark.pipelines.runner import RunOptions, run
 from echomesh.spark.tables import open_table
-from tests.support.counts import count
+from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(1800)]
+pytestmark = [full_only, pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(1800)]
 
 PATIENCE_S = 180.0
 ORDER = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.spark.node import NodeProcess, numbers_of
-from tests.support.counts import count
+from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(3600)]
+pytestmark = [full_only, pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(3600)]
 
 PATIENCE_S = 240.0
 ROUND = 200

@@ -21,13 +21,13 @@ from tests.spark.ready.running import WATERMARK_S, WINDOW_S, all_three, finish
 from tests.spark.ready.test_alerts import check as check_alerts
 from tests.spark.ready.test_latest import of_readers, wanted
 from tests.spark.ready.test_windows import published
-from tests.support.counts import count
+from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(3600)]
+pytestmark = [full_only, pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(3600)]
 
 PATIENCE_S = 180.0
 

@@ -18,13 +18,13 @@ import pytest
 from echomesh.spark.tables import open_table
 from tests.spark.tables.driver import POINTS
 from tests.spark.tables.support import EPOCH_ROWS, FORMATS, all_see, epoch_rows, epochs, seen
-from tests.support.counts import count
+from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(900)]
+pytestmark = [full_only, pytest.mark.spark, pytest.mark.fault, pytest.mark.timeout(900)]
 
 PATIENCE_S = 180.0
 
