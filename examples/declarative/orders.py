@@ -28,4 +28,6 @@ def orders() -> DataFrame:
 def large_orders() -> DataFrame:
     """Those over 1,000, as events."""
     found = spark.readStream.table("orders").where("amount > 1000")
-    return found.select(F.to_json(F.struct("id", "amount")).alias("data"))
+    return found.select(
+        F.to_json(F.struct("id", "amount")).alias("data"), F.lit("application/json").alias("datacontenttype")
+    )

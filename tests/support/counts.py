@@ -10,7 +10,7 @@ import pytest
 FULL = os.environ.get("ECHOMESH_TEST_FULL", "") not in ("", "0")
 
 full_only = pytest.mark.skipif(
-    not FULL, reason="drivers of Spark that are killed one after the other take minutes: in make test-full"
+    not FULL, reason="Sparks of their own that are started one after the other take minutes: in make test-full"
 )
 """For what the demonstration of the city shows once in `make test`, with a killed driver and a killed node."""
 

@@ -14,6 +14,7 @@ import pytest
 from echomesh.events import Event
 from echomesh.log import LogReader, TopicLog
 from tests.log.support import events_of
+from tests.support.counts import full_only
 from tests.support.repository import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.timeout(300)]
@@ -84,6 +85,7 @@ def test_a_table_is_written_once(
         assert "40 orders in" in capfd.readouterr().out
 
 
+@full_only
 def test_declarative_pipelines_read_and_write_topics(data: Path, tmp_path: Path) -> None:
     directory = tmp_path / "declarative"
     directory.mkdir()

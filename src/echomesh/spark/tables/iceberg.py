@@ -45,6 +45,7 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_TRIES: Final = 10
 _LOST: Final = (CommitFailedException, OperationalError)
 
 
@@ -100,15 +101,23 @@ class Iceberg(Table):
         candidates = [path for path in unlisted(self.root, self.path) if old(path, older_than_s)]
         removed = 0
         if self._look():
-            table = self._opened()
-            until = datetime.now(UTC) - timedelta(seconds=older_than_s)
-            table.maintenance.expire_snapshots().older_than(until).commit()
+            self._expire(datetime.now(UTC) - timedelta(seconds=older_than_s))
             kept = {_path(uri) for uri in self._mentioned()}
             for path in candidates:
                 if path not in kept:
                     path.unlink(missing_ok=True)
                     removed += 1
         return removed + sweep(self.path, older_than_s)
+
+    def _expire(self, until: datetime) -> None:
+        # Where writers are quicker each time, the old snapshots are left to the next vacuum.
+        for _ in range(_TRIES):
+            try:
+                self._opened().maintenance.expire_snapshots().older_than(until).commit()
+            except _LOST:
+                self._look()
+            else:
+                return
 
     def _opened(self) -> IcebergTable:
         if self._table is None and not self._look():
