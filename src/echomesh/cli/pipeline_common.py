@@ -31,6 +31,38 @@ HomeOption = Annotated[
         show_default=False,
     ),
 ]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        "-s",
+        envvar="ECHOMESH_SERVER",
+        metavar="HOST:PORT",
+        help="A server. With --data too, events are read from the directory and written over the server.",
+        show_default=False,
+    ),
+]
+ClientOption = Annotated[
+    str | None,
+    typer.Option(
+        "--client", "-c", envvar="ECHOMESH_CLIENT", metavar="ID", help="Who you are there.", show_default=False
+    ),
+]
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option("--password-file", metavar="FILE", help="Its first line is the password there.", show_default=False),
+]
+EnvironmentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--environment",
+        "-e",
+        envvar="ECHOMESH_ENVIRONMENT",
+        metavar="NAME",
+        help="Of the topics; TST when not given.",
+        show_default=False,
+    ),
+]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", show_default=False)]
 
 STYLES: Final = {

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from echomesh.cli.common import JsonOption, say, say_json, state, stoppable
-from echomesh.cli.pipeline_common import DataOption, HomeOption
+from echomesh.cli.pipeline_common import (
+    ClientOption,
+    DataOption,
+    EnvironmentOption,
+    HomeOption,
+    PasswordFileOption,
+    ServerOption,
+)
+from echomesh.cli.pipeline_options import text
 from echomesh.cli.text import plural
 
 
@@ -19,19 +26,10 @@ def retry_dead(
         typer.Argument(metavar="TOPIC", help="Old topics, or filters of them; all when not given.", show_default=False),
     ] = None,
     data: DataOption = None,
-    server: Annotated[
-        str | None, typer.Option("--server", "-s", envvar="ECHOMESH_SERVER", metavar="HOST:PORT", help="A server.")
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", "-c", envvar="ECHOMESH_CLIENT", metavar="ID", help="Who you are there.")
-    ] = None,
-    password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its first line is the password there.")
-    ] = None,
-    environment: Annotated[
-        str | None,
-        typer.Option("--environment", "-e", metavar="NAME", help="Of the topics; TST when not given."),
-    ] = None,
+    server: ServerOption = None,
+    client: ClientOption = None,
+    password_file: PasswordFileOption = None,
+    environment: EnvironmentOption = None,
     home: HomeOption = None,
     prefix: Annotated[str, typer.Option(metavar="TOPIC", help="Dead letters are below it.")] = "dead",
     as_json: JsonOption = False,
@@ -43,12 +41,12 @@ def retry_dead(
 
     state.json = as_json
     place = Place(
-        data=None if data is None else str(data),
+        data=text(data),
         server=server,
         client_id=client,
-        password_file=None if password_file is None else str(password_file),
+        password_file=text(password_file),
         environment=environment,
-        home=None if home is None else str(home),
+        home=text(home),
     )
     with stoppable() as asked:
         stop = threading.Event()

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from echomesh.cli.common import examples, say, state, stoppable
-from echomesh.cli.pipeline_options import Given, common
+from echomesh.cli.pipeline_options import Given, text
 from echomesh.errors import UsageError
 from echomesh.spark.pipelines import ready
 
@@ -52,7 +52,7 @@ def _users(target: str) -> Callable[..., None]:
             raise UsageError(f"{target} is neither a file nor a ready pipeline: those are {known}")
         from echomesh.spark.pipelines.load import choose
 
-        _run(lambda: choose(file, name or None), common(**given), target, [])
+        _run(lambda: choose(file, name or None), Given(**given), target, [])
 
     return _signed(command, [])
 
@@ -60,15 +60,16 @@ def _users(target: str) -> Callable[..., None]:
 def _ready(name: str) -> Callable[..., None]:
     module = ready.module(name)
     fields = ready.fields(module.Options)
+    start = getattr(module, "start", None)
 
     def command(**given: Any) -> None:
         own = {each.name: given.pop(each.name) for each in fields}
-        if name == "replay":  # it ends by itself, and has no checkpoint
-            from echomesh.cli.pipeline_replay import replay
+        if start is not None:
+            from echomesh.cli.pipeline_once import once
 
-            return replay(own, common(**given))
+            return once(name, start, module.Options(**own), Given(**given))
         words = [word for each in fields for word in _words(each, own[each.name])]
-        _run(lambda: module.make(module.Options(**own)), common(**given), name, words)
+        _run(lambda: module.make(module.Options(**own)), Given(**given), name, words)
 
     return _signed(command, fields)
 
@@ -94,10 +95,9 @@ def _signed(command: Callable[..., None], fields: list[ready.Field]) -> Callable
         )
         for each in fields
     ]
-    all_have = inspect.signature(common, eval_str=True).parameters.values()
-    shared = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in all_have]
+    shared = inspect.signature(Given, eval_str=True).parameters.values()
     parameters = [*own, *(each for each in shared if each.name not in {one.name for one in own})]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # mypy knows no such functions
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
 
@@ -134,28 +134,24 @@ def place_of(given: Given) -> Place:
     from echomesh.spark.pipelines.place import Place
 
     config = {}
-    for setting in given.conf:
+    for setting in given.settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"--conf {setting}: write KEY=VALUE")
         config[key.strip()] = value
     return Place(
-        data=_text(given.data),
+        data=text(given.data),
         server=given.server,
         client_id=given.client,
-        password_file=_text(given.password_file),
+        password_file=text(given.password_file),
         environment=given.environment,
-        home=_text(given.home),
+        home=text(given.home),
         tables=given.tables,
         checkpoint=given.checkpoint,
         master=given.master,
         shared=given.shared,
         config=config,
     )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _moment(text: str) -> str:

@@ -45,7 +45,7 @@ def arguments(target: str, own: list[str], given: Given, master: str) -> list[st
     for name in _VALUES:
         if (value := getattr(given, name)) is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    for setting in given.conf:
+    for setting in given.settings:
         words += ["--conf", setting]
     words += [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(given, name)]
     return [*words, *(["--from", given.start] if given.start else [])]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from echomesh.errors import UnknownTopic, UsageError
+from echomesh.errors import UsageError
 from echomesh.events import Event
 from echomesh.log import LogReader, TopicLog
 from echomesh.spark.pipelines.define import Pipeline
@@ -110,15 +110,9 @@ def _topics(pipeline: Pipeline, directory: str, given: Mapping[str, list[Event]]
 
 
 def _events(log: LogReader, topic: str) -> Iterator[Event]:
-    try:
-        reader = log.topic(topic)
-    except UnknownTopic:
-        return
-    offset = reader.earliest
-    while offset < reader.end:
-        records = reader.read(offset)
+    reader = log.topic(topic)
+    for records in reader.follow(reader.earliest, timeout=0):
         yield from (Event.decode(event) for event in records.events())
-        offset = records.next_offset
 
 
 def _rows(session: SparkSession, place: Place, table: Table) -> list[Row]:

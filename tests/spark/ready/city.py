@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from echomesh.errors import UnknownTopic
 from echomesh.events import Event
 from echomesh.log import LogOptions, LogReader, TopicLog
 from tests.spark.support import START_NS, Clock
@@ -118,15 +117,9 @@ def events_in(data: Path, prefix: str) -> dict[str, list[Event]]:
 
 
 def _events(log: LogReader, topic: str) -> Iterator[Event]:
-    try:
-        reader = log.topic(topic)
-    except UnknownTopic:
-        return
-    offset = reader.earliest
-    while offset < reader.end:
-        records = reader.read(offset)
+    reader = log.topic(topic)
+    for records in reader.follow(reader.earliest, timeout=0):
         yield from (Event.decode(event) for event in records.events())
-        offset = records.next_offset
 
 
 def start_us() -> int:

@@ -18,7 +18,8 @@ from echomesh.spark.pipelines.registry import Entry
 from echomesh.spark.pipelines.runner import RunOptions, run
 from echomesh.spark.pipelines.sessions import shared
 
-WINDOW: Final = "5 seconds"
+WINDOW_S: Final = 5.0
+"""Of `windows`, and of its watermark."""
 NAMES: Final = ("archive", "windows", "alerts")
 # It lives for half a minute: what pays off later is left out.
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -35,9 +36,10 @@ def place_of(data: str, server: str) -> Place:
 
 def pipelines(schemas: Path, rules: Path) -> list[Pipeline]:
     """The three of them."""
+    span = f"{WINDOW_S:g} seconds"
     given: dict[str, dict[str, object]] = {
         "archive": {"topics": TOPICS, "typed": str(schemas), "every": "1 second"},
-        "windows": {"topics": TOPICS, "window": WINDOW, "watermark": WINDOW},
+        "windows": {"topics": TOPICS, "window": span, "watermark": span},
         "alerts": {"rules": str(rules)},
     }
     made = []

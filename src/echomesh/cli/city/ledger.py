@@ -180,9 +180,5 @@ def alerts_in(data: Path) -> Iterator[tuple[str, Event]]:
         for name in log.topics():
             if name.name.startswith("alerts/"):
                 topic = log.topic(name.name)
-                at = topic.earliest
-                while at < topic.end:
-                    records = topic.read(at)
-                    for raw in records.events():
-                        yield name.name, Event.decode(raw)
-                    at = records.next_offset
+                for records in topic.follow(topic.earliest, timeout=0):
+                    yield from ((name.name, Event.decode(raw)) for raw in records.events())

@@ -211,7 +211,7 @@ class CityAct:
 
     def _sum_up(self) -> None:
         account = self.traffic.account
-        done = ledger.count(account, self.data, self.data / "tables", 5.0)
+        done = ledger.count(account, self.data, self.data / "tables", driver.WINDOW_S)
         passed = int(self.traffic.seconds)
         published = {second: number for second, number in account.by_second.items() if second <= passed + 30}
         stored = {int(second - self.wall): number for second, number in done.by_second.items()}

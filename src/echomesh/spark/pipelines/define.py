@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from echomesh.errors import BadPipeline, BadTopic
 from echomesh.spark.pipelines.intervals import milliseconds
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Function: TypeAlias = "Callable[..., DataFrame | Mapping[str, DataFrame]]"
 Start: TypeAlias = Literal["earliest", "latest"]
 Watermark: TypeAlias = str | tuple[str, str]
+
+Word = TypeVar("Word", bound=str)
 
 OUT: Final = "out"  # the name of an output that has none
 ONCE: Final = "once"
@@ -93,7 +95,7 @@ def pipeline(
             where.columns(columns),
             {key: _text(value) for key, value in (options or {}).items()},
             where.one_of("output_mode", output_mode, _MODES),
-            where.one_of("start", start, _STARTS),  # type: ignore[arg-type]
+            where.one_of("start", start, _STARTS),
             at.file,
             at.line,
         )
@@ -187,7 +189,7 @@ class _Where:
             raise self.wrong(f"columns is a list of names, not {columns!r}")
         return tuple(columns)
 
-    def one_of(self, what: str, value: str, known: Sequence[str]) -> str:
+    def one_of(self, what: str, value: Word, known: Sequence[str]) -> Word:
         if value not in known:
             raise self.wrong(f"{what} = {value!r} is not one of {', '.join(known)}")
         return value

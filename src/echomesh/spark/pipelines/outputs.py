@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from echomesh.errors import UsageError
+from echomesh.spark.formats import FORMATS, Format
 from echomesh.topics import parse_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Format: TypeAlias = Literal["delta", "iceberg", "parquet"]
-FORMATS: Final[tuple[str, ...]] = get_args(Format)
 DEAD: Final = "dead"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -74,9 +75,13 @@ def _first(error: Exception) -> str:
     return str(error).strip().splitlines()[0].partition(" SQLSTATE")[0].rstrip(".")
 
 
+def _has(name: str, value: Column) -> Column:
+    return value.getField(name).isNotNull()
+
+
 def _of_spark(schema: StructType) -> JsonSchema:
     rules = [
-        Rule(lambda value, name=field.name: value.getField(name).isNotNull(), f"field {field.name} is missing")  # type: ignore[misc]
+        Rule(partial(_has, field.name), f"field {field.name} is missing")
         for field in schema.fields
         if not field.nullable
     ]

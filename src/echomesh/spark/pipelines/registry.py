@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from echomesh.errors import BusyError, DamagedError, PipelineBusy, UnknownPipeline
+from echomesh.spark.locks import held
 
 FILE: Final = "pipeline.json"
 LOCK: Final = "lock"
@@ -86,7 +87,7 @@ class Registry:
     def entry(self, name: str) -> Entry:
         """One of them, as it is now: what says that it runs, and whose lock is free, died."""
         found = self._read(name)
-        if found.alive and found.host == socket.gethostname() and not self._held(name):
+        if found.alive and found.host == socket.gethostname() and not held(self.home / name / LOCK):
             # It may have ended between the two looks.
             found = self._read(name)
             if found.alive:
@@ -131,19 +132,6 @@ class Registry:
             return PipelineBusy(name, found.pid, found.host, found.started)
         return PipelineBusy(name, 0, "", "")
 
-    def _held(self, name: str) -> bool:
-        try:
-            handle = os.open(self.home / name / LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
-
     def stop(self, name: str, wait_s: float) -> Entry:
         """Asks the process that runs the pipeline to stop, and waits until it has."""
         found = self.entry(name)
@@ -154,7 +142,7 @@ class Registry:
         with contextlib.suppress(ProcessLookupError):
             os.kill(found.pid, signal.SIGTERM)
         deadline = time.monotonic() + wait_s
-        while self._held(name):
+        while held(self.home / name / LOCK):
             if time.monotonic() > deadline:
                 raise BusyError(f"pipeline {name}, process {found.pid}, has not stopped within {wait_s:g} s")
             time.sleep(_LOOK_S)

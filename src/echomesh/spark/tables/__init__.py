@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
 
 from echomesh.errors import BadTable
+from echomesh.spark.formats import FORMATS, Format
 from echomesh.spark.tables.compaction import Compacted
 from echomesh.spark.tables.table import Table, Written
 
 __all__ = ["Compacted", "Format", "Table", "Written", "existing_table", "open_table"]
-
-Format = Literal["delta", "iceberg", "parquet"]
 
 _MARKS: dict[Format, str] = {"delta": "_delta_log", "iceberg": "catalog.db", "parquet": "_schema.json"}
 
@@ -34,8 +32,8 @@ def open_table(
     if they have no such column. A table that is there keeps its partitions. Rows are sorted within each file.
     """
     place = _local(path)
-    if format not in get_args(Format):
-        raise BadTable(f"no format {format!r}: there are {', '.join(get_args(Format))}")
+    if format not in FORMATS:
+        raise BadTable(f"no format {format!r}: there are {', '.join(FORMATS)}")
     for other, mark in _MARKS.items():
         if other != format and (place / mark).exists():
             raise BadTable(f"{place} is a table of the format {other!r}, not {format!r}")

@@ -47,8 +47,8 @@ class Delta(Table):
         """The Parquet files that hold the rows now."""
         if not self._look():
             return []
-        paths: list[str] = pa.table(self._opened().get_add_actions())["path"].to_pylist()  # type: ignore[assignment]
-        return [self.path / unquote(path) for path in paths]  # as they stand in the log
+        paths = pa.table(self._opened().get_add_actions())["path"].to_pylist()
+        return [self.path / unquote(str(path)) for path in paths]  # as they stand in the log
 
     def files(self) -> list[DataFile]:
         """The same with their footers."""

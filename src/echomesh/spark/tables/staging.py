@@ -21,10 +21,13 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from echomesh.spark.locks import held
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HIDDEN: Final = "_new"  # readers of Parquet directories, and Delta's, pass over names that begin with _
+_LOCK: Final = "lock"
 _UNLOCKED: Final = ".new"
 _UNLOCKED_S: Final = 60.0  # far longer than it takes to lock one
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -62,7 +65,7 @@ class Fresh:
     def __enter__(self) -> Self:
         made = self.path.with_suffix(_UNLOCKED)
         made.mkdir(parents=True)
-        self._lock = os.open(made / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        self._lock = os.open(made / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         made.rename(self.path)
         return self
@@ -118,7 +121,7 @@ def described(path: Path, root: Path) -> DataFile:
 
 def live(table: Path) -> set[str]:
     """The names of the writes that go on."""
-    return {path.name for path in _attempts(table) if _held(path)}
+    return {path.name for path in _attempts(table) if held(path / _LOCK)}
 
 
 def _attempts(table: Path) -> list[Path]:
@@ -126,26 +129,12 @@ def _attempts(table: Path) -> list[Path]:
     return sorted(hidden.iterdir()) if hidden.is_dir() else []
 
 
-def _held(attempt: Path) -> bool:
-    try:
-        handle = os.open(attempt / "lock", os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
-
-
 def sweep(table: Path, older_than_s: float) -> int:
     """Removes the directories of writes that were killed; how many."""
     removed = 0
     for path in _attempts(table):
         age_s = max(older_than_s, _UNLOCKED_S) if path.suffix == _UNLOCKED else older_than_s
-        if old(path, age_s) and not _held(path):
+        if old(path, age_s) and not held(path / _LOCK):
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
     return removed

@@ -1,7 +1,7 @@
 """Pipelines that come with echomesh, by name. Each is a module with `Options` and `make`.
 
 `Options` is a frozen dataclass whose fields, made by `option`, are the options of `echomesh pipeline run NAME`; `make`
-takes one and gives the `Pipeline`.
+takes one and gives the `Pipeline`. One that has an end and no checkpoint has `start` instead, which does its work.
 """
 
 from __future__ import annotations

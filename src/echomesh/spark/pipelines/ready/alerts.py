@@ -22,7 +22,7 @@ class Options:
     """Options of `alerts`."""
 
     rules: str | None = option(None, "A TOML file with a table for each rule.", metavar="FILE")
-    rule: list[str] | None = option(  # noqa: RUF009
+    rule: list[str] | None = option(  # noqa: RUF009 - it makes a field, as for the others
         None, "A rule, as in 'hot threshold topics=sensors/** field=$.celsius above=30'.", metavar="RULE"
     )
     every: str = option("1 second", "The time between two batches.", metavar="TIME")

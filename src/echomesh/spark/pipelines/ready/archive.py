@@ -7,16 +7,16 @@ fields of the payloads too, and events that do not fit go to a second table, wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from echomesh.errors import UsageError
 from echomesh.spark.pipelines.define import Pipeline, pipeline
-from echomesh.spark.pipelines.outputs import Batch, Format, OpenedTable, Table, batches, table
+from echomesh.spark.pipelines.outputs import Batch, OpenedTable, Table, batches, table
 from echomesh.spark.pipelines.ready import option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from echomesh.spark.formats import Format
     from echomesh.spark.pipelines.typed import Typed
 
 _DUPLICATES: Final = ("source", "id")
@@ -53,9 +53,7 @@ class Tables:
 
 def make(options: Options) -> Pipeline:
     """The pipeline."""
-    if options.format not in ("delta", "iceberg", "parquet"):
-        raise UsageError(f"no format {options.format!r}: there are delta, iceberg and parquet")
-    format: Format = options.format  # type: ignore[assignment]
+    format = cast("Format", options.format)  # which `table` looks at
     rows = table(options.table, format=format)
     bad = table(options.quarantine or f"{options.table}-quarantine", format=format)
     writer = _Writer(rows, bad, options.typed, keep=options.distinct is not None)
