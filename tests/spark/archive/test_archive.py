@@ -223,5 +223,5 @@ def test_one_json_schema_serves_all_topics(schemas: Path) -> None:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="there are delta, iceberg and parquet"):
+    with pytest.raises(UsageError, match="there are delta, iceberg, parquet"):
         make(Options(format="orc"))
