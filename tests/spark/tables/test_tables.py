@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql.types import LongType, StructField, StructType
 
 from echomesh.errors import BadTable, StaleWriter, UsageError
 from echomesh.spark.tables import Written, open_table
+from echomesh.spark.tables.iceberg import Iceberg
+from echomesh.spark.tables.table import Conflict
 from tests.spark.tables.support import EPOCH_ROWS, FORMATS, all_see, epoch_rows, epochs, iceberg, numbered, offsets
 
 if TYPE_CHECKING:
@@ -191,6 +195,26 @@ def test_a_writer_has_a_name_and_epochs_count_from_0(spark: SparkSession, tmp_pa
     for writer, epoch in (("", 0), ("query", -1)):
         with pytest.raises(UsageError, match="a writer has a name, and epochs count from 0"):
             table.write(epoch_rows(spark, 0), writer, epoch)
+
+
+def test_of_those_who_make_an_iceberg_table_at_once_one_does_and_the_others_are_told(tmp_path: Path) -> None:
+    for attempt in range(10):
+        path = tmp_path / str(attempt)
+        begin = threading.Barrier(4)
+
+        def make(path: Path = path, begin: threading.Barrier = begin) -> str:
+            table = Iceberg(path, (), ())
+            begin.wait()
+            try:
+                table._create(StructType([StructField("number", LongType())]), [])
+            except Conflict:
+                return "told"
+            return "made"
+
+        with ThreadPoolExecutor(4) as pool:
+            found = sorted(each.result() for each in [pool.submit(make) for _ in range(4)])
+        assert found == ["made", "told", "told", "told"]
+        assert Iceberg(path, (), ()).schema().names == ["number"]
 
 
 def test_a_path_that_holds_another_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:

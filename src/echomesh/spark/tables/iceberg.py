@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ try:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import IntegrityError, OperationalError
 except ImportError as error:
     raise UsageError('Iceberg tables need pyiceberg: pip install "echomesh[iceberg]"') from error
 
@@ -46,12 +47,17 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "20",
 }
 _TRIES: Final = 10
-_LOST: Final = (CommitFailedException, OperationalError)
+_LOST: Final = (CommitFailedException, IntegrityError, OperationalError)
 
 
 def catalog(path: Path) -> SqlCatalog:
     """The catalogue of the table in this directory."""
-    return SqlCatalog("echomesh", uri=f"sqlite:///{path / _CATALOG}", warehouse=f"file://{path}")
+    place = {"uri": f"sqlite:///{path / _CATALOG}", "warehouse": f"file://{path}"}
+    for _ in range(_TRIES):
+        # Of two that make a new catalogue at once, one is told that there is one already.
+        with suppress(OperationalError):
+            return SqlCatalog("echomesh", **place)
+    return SqlCatalog("echomesh", **place)
 
 
 def load(path: Path) -> IcebergTable:
