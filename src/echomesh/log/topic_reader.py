@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from echomesh.log.parquet_file import ParquetSegment
     from echomesh.log.reader import LogReader
     from echomesh.log.view import TopicName
+    from echomesh.native.log_topic import Topic
 
 BATCH_BYTES: Final = 1 << 20
 LEAST_BYTES: Final = 1 << 10
@@ -44,6 +45,7 @@ class TopicReader:
         self.checked: set[int] = set()
         self.place = (-1, -1, -1)  # segment, offset and position behind the last read
         self.typical = 1 << 16  # bytes that a record may take, by those that were read last
+        self.writer: Topic | None = None  # where the writer is in this process, and knows how far it has come
 
     @property
     def earliest(self) -> int:
@@ -99,8 +101,7 @@ class TopicReader:
         position, first = self._find(base, offset)
         hinted = position != HEADER_BYTES
         if first == offset:
-            # Near the end there is less than what may be read, and room for more would cost more than it does.
-            max_bytes = min(max_bytes, (until - offset) * self.typical + LEAST_BYTES)
+            max_bytes = min(max_bytes, self._left(base, position, until - offset))
         size = max_bytes
         while True:
             data = self._bytes(base, position, size)
@@ -122,6 +123,15 @@ class TopicReader:
                 return self._read(offset, end, max_bytes, max_records)
             else:
                 position, first = self._behind(base, position, first, offset, until, records.stopped), offset
+
+    def _left(self, base: int, position: int, records: int) -> int:
+        # The bytes of so many records: near the end less than what may be read. To read behind the end costs more than the
+        # rest, since the kernel makes pages for what is not written yet.
+        if self.writer is not None:
+            written, end, *_ = self.writer.done
+            if written == base and end > position:
+                return end - position
+        return records * self.typical + LEAST_BYTES
 
     def _behind(self, base: int, position: int, first: int, offset: int, until: int, stopped: int) -> int:
         # Something is wrong at `position`. Where the wanted record stands behind it; else the error that says

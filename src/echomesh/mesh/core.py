@@ -110,6 +110,7 @@ class MeshCore:
         self._access = access
         self._local_access = local_access
         self._others: deque[tuple[Pending, Settled]] = deque()
+        self._settling = False
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
 
@@ -209,14 +210,18 @@ class MeshCore:
         """Answers all whose work is on disk, and delivers what has become readable."""
         self.now = now
         before = self.waiting.settled
-        grown = self.waiting.settle(publishing.published)
+        self._settling = True
+        try:
+            grown = self.waiting.settle(publishing.published)
+            for _ in range(len(self._others)):
+                pending, done = self._others.popleft()
+                if pending.done():
+                    done(pending)
+                else:
+                    self._others.append((pending, done))
+        finally:
+            self._settling = False
         self.counts.published += self.waiting.settled - before
-        for _ in range(len(self._others)):
-            pending, done = self._others.popleft()
-            if pending.done():
-                done(pending)
-            else:
-                self._others.append((pending, done))
         for environment, topic in grown:
             self._tell(environment, topic)
         self.pump()
@@ -224,7 +229,8 @@ class MeshCore:
     def grew(self, environment: str, topic: str) -> None:
         """Somebody else appended to the topic."""
         self._tell(environment, topic)
-        self.pump()
+        if not self._settling:
+            self.pump()
 
     def _tell(self, environment: str, topic: str) -> None:
         self.subscriptions.grew(environment, topic)

@@ -76,6 +76,11 @@ class AsyncLogPort(LogReads):
         self.append = log.append
         log.on_pass = settled
 
+    def _topic(self, environment: str, topic: str) -> TopicReader:
+        found = super()._topic(environment, topic)
+        found.writer = self.log.core.topics.get((environment, topic))
+        return found
+
     def _name(self, environment: str, topic: str) -> TopicName | None:
         # The writer knows them all, and is quicker than a reader to hear of new ones.
         found = self.log.core.topics.get((environment, topic))
