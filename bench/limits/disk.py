@@ -55,8 +55,8 @@ def real_disk() -> str:
 def on_disk(parent: str | None = None) -> Iterator[str]:
     """A directory on a disk that is gone afterwards; or one in `parent`, which goes with it.
 
-    Thousands of deleted files slow a disk down for minutes (discards; ext4 without a journal looks at each inode that was
-    freed lately before it makes a file), so what a measurement leaves must not go while others are still to come.
+    Thousands of deleted files slow a disk down for minutes (discards; ext4 without a journal looks at each inode that
+    was freed lately before it makes a file), so what a measurement leaves must not go while others are still to come.
     """
     path = tempfile.mkdtemp(prefix="echomesh-bench-", dir=parent or real_disk())
     try:

@@ -125,8 +125,8 @@ class TopicReader:
                 position, first = self._behind(base, position, first, offset, until, records.stopped), offset
 
     def _left(self, base: int, position: int, records: int) -> int:
-        # The bytes of so many records: near the end less than what may be read. To read behind the end costs more than the
-        # rest, since the kernel makes pages for what is not written yet.
+        # The bytes of so many records: near the end less than what may be read. To read behind the end costs more than
+        # the rest, since the kernel makes pages for what is not written yet.
         if self.writer is not None:
             written, end, *_ = self.writer.done
             if written == base and end > position:
