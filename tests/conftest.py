@@ -16,7 +16,8 @@ from hypothesis import settings
 from tests.support import counts
 
 SPARK = Path(__file__).parent / "spark"
-OWN_SPARK = ("_cluster.py", "_connect.py", "_java.py", "_kills.py")  # these start others than the session of all
+OWN_SPARK = ("_city_kills.py", "_cluster.py", "_connect.py", "_java.py")  # these start others than the session of all
+DOCS = "tests/house/test_docs.py"  # and so do its examples
 FULL_S = 1200
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=False, print_blob=True)
@@ -32,7 +33,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those of Spark take longest, so they come first. With the full counts a test has more time."""
-    items.sort(key=lambda item: SPARK not in item.path.parents)
+    items.sort(key=lambda item: SPARK not in item.path.parents and not item.nodeid.startswith(DOCS))
     for item in items if counts.FULL else ():
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(FULL_S))
@@ -40,13 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where several processes share the tests, those of a file stay together, and so do most of Spark: two sessions."""
+    """Where several processes share the tests, those of a file stay together, and so do those of Spark: more than three
+    Sparks at once take longer to start than Spark waits for them.
+    """
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            if file.startswith("tests/spark/") and not file.endswith(OWN_SPARK):
+            if file == DOCS or file.endswith(OWN_SPARK):
+                return f"{SPARK.name}/own"
+            if file.startswith("tests/spark/"):
                 # One session for source and sink, one for what stands on them.
                 return SPARK.name if file.count("/") == 2 else f"{SPARK.name}/pipelines"
             return file

@@ -21,6 +21,7 @@ from echomesh.errors import UsageError
 from echomesh.spark import submit
 from echomesh.spark.java import find_java
 from tests.spark.node import PASSWORD, NodeProcess, numbers_of
+from tests.support.counts import full_only
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.spark
@@ -98,6 +99,7 @@ def drive(cluster: Cluster, node: NodeProcess, deps: Path, place: Path) -> dict[
     return found
 
 
+@full_only
 def test_executors_read_and_write_with_tickets_and_nothing_installed(cluster: Cluster, tmp_path: Path) -> None:
     place = tmp_path / "driver"
     place.mkdir()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from echomesh.spark.java import OLDEST, find_java, version
+from tests.support.counts import full_only
 from tests.support.repository import ROOT
 
 
@@ -52,6 +53,7 @@ def test_without_one_the_installed_package_serves(tmp_path: Path, monkeypatch: p
     assert version(Path(find_java({"PATH": ""}))) >= OLDEST
 
 
+@full_only
 @pytest.mark.spark
 def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> None:
     from tests.spark.support import made, opened, without_java

@@ -26,7 +26,7 @@ from echomesh.native.log_record import encode
 from tests.mesh.support import an_event
 from tests.spark.node import PASSWORD, NodeProcess, numbers_of
 from tests.spark.support import stream
-from tests.support.counts import count
+from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class Drivers:
         return (self.place / str(self.number) / "errors").read_text()
 
 
+@full_only
 def test_a_driver_that_is_killed_at_any_point_of_a_commit_leaves_each_row_once(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_driver_that_is_killed_at_any_point_of_a_commit_leaves_each_row_once(
     assert list((node.data / "staging").glob("*.new")) == []
 
 
+@full_only
 def test_drivers_that_are_killed_at_random_leave_each_row_once(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_drivers_that_are_killed_at_random_leave_each_row_once(
     assert numbers_of(node.events("out")) == list(range(written))
 
 
+@full_only
 def test_two_drivers_with_one_checkpoint_write_each_row_once(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:
