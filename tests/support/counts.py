@@ -12,8 +12,7 @@ FULL = os.environ.get("ECHOMESH_TEST_FULL", "") not in ("", "0")
 full_only = pytest.mark.skipif(
     not FULL, reason="Sparks of their own that are started one after the other take minutes: in make test-full"
 )
-"""For what the demonstration of the city shows once in `make test`, with a killed driver and a killed node and without Java,
-and for a cluster."""
+"""For a cluster, and for what the city shows in `make test`: a killed driver, a killed node, a machine without Java."""
 
 
 @dataclass(frozen=True)
