@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.cluster import Cluster
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )  # fmt: skip
     yield made
     made.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster that runs."""
+    made = Cluster(tmp_path / "cluster")
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,54 +16,12 @@ import pytest
 
 from echomesh.errors import UsageError
 from echomesh.spark import submit
-from echomesh.spark.java import find_java
+from tests.spark.cluster import BARE, Cluster
 from tests.spark.node import PASSWORD, NodeProcess, numbers_of
 from tests.support.counts import full_only
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.spark
-
-BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-
-
-class Cluster:
-    """A master and two workers, on two addresses of this machine, so that Spark takes them for two hosts."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.place.mkdir()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.master = f"spark://127.0.0.1:{probe.getsockname()[1]}"
-        host, port = self.master.removeprefix("spark://").split(":")
-        self._start("master.Master", "--host", host, "--port", port, "--webui-port", "0")
-        for number, address in enumerate(("127.0.0.1", "127.0.0.2")):
-            work = str(place / f"work-{number}")
-            own = ("--host", address, "--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", work)
-            self._start("worker.Worker", *own, self.master)
-
-    def _start(self, kind: str, *arguments: str) -> None:
-        home = Path(pyspark.__file__).parent
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.place), "SPARK_HOME": str(home)}
-        environment |= {"JAVA_HOME": find_java(), "PYSPARK_PYTHON": str(BARE), "SPARK_NO_DAEMONIZE": "1"}
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
-        with (self.place / f"{len(self.processes)}.log").open("wb") as log:
-            self.processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=self.place))
-
-    def close(self) -> None:
-        """Ends all of it."""
-        for process in reversed(self.processes):
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster that runs."""
-    made = Cluster(tmp_path / "cluster")
-    yield made
-    made.close()
 
 
 def drive(cluster: Cluster, node: NodeProcess, deps: Path, place: Path) -> dict[str, Any]:
@@ -122,6 +77,16 @@ def test_executors_read_and_write_with_tickets_and_nothing_installed(cluster: Cl
         assert PASSWORD not in text, name
         assert "emt1." not in text, name
     assert any("work-" in name for name in texts)
+
+
+def test_an_archive_has_other_packages_with_what_they_need(tmp_path: Path) -> None:
+    made = submit.archive(tmp_path / "deps.tar.gz", arrow=False, packages=["pandas"])
+    with tarfile.open(made) as packed:
+        found = {name.split("/")[0] for name in packed.getnames()}
+    assert {"echomesh", "msgspec", "numpy", "pandas", "dateutil"} <= found
+    assert not found & {"pyarrow", "pyspark", "pytest"}
+    with pytest.raises(UsageError, match="no-such-package is not installed here"):
+        submit.archive(tmp_path / "deps.tar.gz", packages=["no-such-package"])
 
 
 def test_an_archive_can_be_made_of_wheels_for_another_python(tmp_path: Path) -> None:

@@ -107,8 +107,7 @@ def _run(find: Callable[[], Pipeline], given: Given, target: str, own: list[str]
     if given.print_submit:
         from echomesh.cli.pipeline_submit import commands
 
-        find()
-        say(commands(target, own, given))
+        say(commands(target, own, given, find().packages))
         return
     from echomesh.cli.pipeline_view import shown
     from echomesh.spark.pipelines.runner import RunOptions, run

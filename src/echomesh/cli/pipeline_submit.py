@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,11 +18,12 @@ _FLAGS: Final = ("shared", "once", "new_checkpoint")
 _VALUES: Final = ("server", "client", "password_file", "environment", "data", "home", "tables", "checkpoint", "metrics")
 
 
-def commands(target: str, own: list[str], given: Given) -> str:
+def commands(target: str, own: list[str], given: Given, packages: Sequence[str]) -> str:
     """Commands for both, with a word on what they need."""
     from echomesh.spark import submit
 
-    make = [sys.executable, "-c", f"from echomesh.spark import submit; submit.archive({_DEPS!r})"]
+    others = f", packages={list(packages)}" if packages else ""
+    make = [sys.executable, "-c", f"from echomesh.spark import submit; submit.archive({_DEPS!r}{others})"]
     yarn = ["spark-submit", "--master", "yarn", "--deploy-mode", "client", *submit.arguments(_DEPS)]
     image = ["--conf", "spark.kubernetes.container.image=IMAGE"]
     kubernetes = ["spark-submit", "--master", _KUBERNETES, "--deploy-mode", "cluster", *image]

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -29,16 +30,24 @@ _LEFT_OUT: Final = ("__pycache__", "tests", "include", "src", "includes")
 _OURS: Final = ("echomesh", "pyspark_echomesh")
 _ROOMS: Final = ("cli", "web", "node", "nukleus", "data")  # no task needs them
 
+_NAMED: Final = re.compile(r"[\w.-]+")
+
 File = tuple[str, bytes]
 
 
 def archive(
-    target: str | Path, *, wheels: Sequence[str | Path] = (), arrow: bool = True, python: str | None = None
+    target: str | Path,
+    *,
+    wheels: Sequence[str | Path] = (),
+    arrow: bool = True,
+    packages: Sequence[str] = (),
+    python: str | None = None,
 ) -> Path:
     """Makes the archive: echomesh, what it needs, and PyArrow unless the cluster has it (`arrow=False`).
 
     It is made of what is installed here, which suits a cluster with this version of Python. For another one, give the
-    `wheels` for it, all of them, and its `python` such as "3.12"; `pip download --python-version` gets them.
+    `wheels` for it, all of them, and its `python` such as "3.12"; `pip download --python-version` gets them. `packages`
+    are others that your tasks import, such as "pandas"; what these need comes with them.
     """
     path = Path(target)
     if not path.name.endswith(".tar.gz"):
@@ -46,7 +55,7 @@ def archive(
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if not wheels and python not in (None, here):
         raise UsageError(f"what is installed here is for Python {here}: give the wheels for {python}")
-    files = _of_wheels([Path(wheel) for wheel in wheels], python or here) if wheels else _of_here(arrow)
+    files = _of_wheels([Path(wheel) for wheel in wheels], python or here) if wheels else _of_here(arrow, packages)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, files)
     return path
@@ -67,11 +76,34 @@ def arguments(made: str | Path) -> list[str]:
     return ["--archives", found["spark.archives"], "--conf", path]
 
 
-def _of_here(arrow: bool) -> Iterator[File]:
+def _of_here(arrow: bool, packages: Sequence[str]) -> Iterator[File]:
     for name in _OURS:
         yield from _module(name)
-    for name in (*NEEDED, *((ARROW,) if arrow else ())):
+    for name in dict.fromkeys((*NEEDED, *((ARROW,) if arrow else ()), *_with_needs(packages))):
         yield from _installed(name)
+
+
+def _with_needs(packages: Sequence[str]) -> Iterator[str]:
+    found, left = set[str](), list(packages)
+    while left:
+        name = left.pop().lower().replace("_", "-")
+        if name in found:
+            continue
+        found.add(name)
+        yield name
+        for need in _distribution(name).requires or ():
+            # "numpy>=1.26; python_version >= '3.11'": those for other versions of Python may not be here.
+            other, _, condition = need.partition(";")
+            if "extra" not in condition and (match := _NAMED.match(other)) and _is_here(match[0]):
+                left.append(match[0])
+
+
+def _is_here(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _module(name: str) -> Iterator[File]:
@@ -89,12 +121,14 @@ def _module(name: str) -> Iterator[File]:
             yield str(PurePosixPath(name, *inner.parts)), path.read_bytes()
 
 
+def _distribution(name: str) -> Distribution:
+    if not _is_here(name):
+        raise UsageError(f"{name} is not installed here: pip install 'echomesh[spark]', or {name} itself")
+    return distribution(name)
+
+
 def _installed(name: str) -> Iterator[File]:
-    try:
-        found = distribution(name)
-    except PackageNotFoundError:
-        raise UsageError(f"{name} is not installed here: pip install 'echomesh[spark]'") from None
-    for file in found.files or ():
+    for file in _distribution(name).files or ():
         path = Path(str(file.locate()))
         if _wanted(file.parts) and path.is_file() and path.suffix != ".h" and ".." not in file.parts:
             yield str(PurePosixPath(*file.parts)), path.read_bytes()

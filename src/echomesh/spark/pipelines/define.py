@@ -47,6 +47,7 @@ class Pipeline:
     options: Mapping[str, str] = field(default_factory=dict)
     output_mode: str = "append"
     start: Start = "earliest"
+    packages: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
@@ -70,13 +71,15 @@ def pipeline(
     options: Mapping[str, object] | None = None,
     output_mode: Literal["append", "update", "complete"] = "append",
     start: Start = "earliest",
+    packages: Sequence[str] = (),
 ) -> Callable[[Function], Pipeline]:
     """Makes a pipeline of a function from DataFrames to a DataFrame, or to one for each of several outputs.
 
     `inputs` are topics or filters by the names of the function's parameters. `trigger` is the time between batches, or
     "once". `watermark` is how late events may come: "10 seconds" by the column `time`, or ("timestamp", "10 seconds").
     With `columns` only those are read, and `options` go to the source, as in {"maxOffsetsPerTrigger": 10000}. `start`
-    says where its first run begins.
+    says where its first run begins. `packages` are what its functions import on executors, such as ["pandas"]: those
+    of a cluster get them, as they are installed here.
     """
     file, line = _caller()
 
@@ -96,6 +99,7 @@ def pipeline(
             {key: _text(value) for key, value in (options or {}).items()},
             where.one_of("output_mode", output_mode, _MODES),
             where.one_of("start", start, _STARTS),
+            tuple(packages),
             at.file,
             at.line,
         )

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +48,7 @@ def opened(pipeline: Pipeline, place: Place, entry: Entry) -> Iterator[SparkSess
         return
     directory = place.directory(pipeline.name)
     entry.log = str(directory / LOG)
-    with shared(f"echomesh {pipeline.name}", place, directory) as spark:
+    with shared(f"echomesh {pipeline.name}", place, directory, pipeline.packages) as spark:
         yield spark
 
 
@@ -67,22 +67,22 @@ def _there() -> SparkSession | None:
 
 
 @contextlib.contextmanager
-def shared(name: str, place: Place, directory: Path) -> Iterator[SparkSession]:
+def shared(name: str, place: Place, directory: Path, packages: Sequence[str] = ()) -> Iterator[SparkSession]:
     """A session for as long as this holds; pipelines that run meanwhile in threads of this process share it."""
-    spark = _quiet_session(name, place, directory)
+    spark = _quiet_session(name, place, directory, packages)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _quiet_session(name: str, place: Place, directory: Path) -> SparkSession:
+def _quiet_session(name: str, place: Place, directory: Path, packages: Sequence[str]) -> SparkSession:
     log4j = directory / "log4j2.properties"
     log4j.write_text(_LOG4J)
     java = place.config.get(_JAVA, "-XX:+UseParallelGC")
     given = {
         **_SETTINGS,
-        **_shipped(place, directory),
+        **_shipped(place, directory, packages),
         **place.config,
         _JAVA: f"{java} -Dlog4j2.configurationFile=file:{log4j}",
     }
@@ -95,12 +95,12 @@ def _quiet_session(name: str, place: Place, directory: Path) -> SparkSession:
     return spark
 
 
-def _shipped(place: Place, directory: Path) -> dict[str, str]:
+def _shipped(place: Place, directory: Path, packages: Sequence[str]) -> dict[str, str]:
     """Executors of a cluster get what they need with the application, unless somebody has seen to that."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not place.is_cluster or submitted or "spark.archives" in place.config:
         return {}
-    return submit.config(submit.archive(directory / f"{submit.NAME}.tar.gz"))
+    return submit.config(submit.archive(directory / f"{submit.NAME}.tar.gz", packages=packages))
 
 
 @contextlib.contextmanager

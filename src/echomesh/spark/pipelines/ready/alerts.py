@@ -40,6 +40,7 @@ def make(options: Options) -> Pipeline:
         output=topic(),
         trigger=options.every,
         columns=COLUMNS,
+        packages=["pandas"],
     )
     def alerts(events: DataFrame) -> DataFrame:
         from echomesh.spark.pipelines.ready import alert_rows
