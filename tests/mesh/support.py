@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from echomesh.events import Event
+from echomesh.frames import Splitter, framed
 from echomesh.log import AsyncTopicLog, LogOptions
 from echomesh.mesh import protocol
 from echomesh.mesh.access import Access, open_access
 from echomesh.mesh.bodies import Body, Hello
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import Splitter, framed
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.ports import AccessPort
 from echomesh.mesh.protocol import Message
