@@ -34,6 +34,13 @@ EchomeshError
 │   ├── CommandTimeout (TimeoutError) it did not answer in time
 │   └── NukleusGone                  it is not running
 ├── StreamReset                      the peer gave the stream up
+├── DataError                        participants, publishers and subscribers
+│   ├── BadOptions (UsageError)      an option that can't be used
+│   ├── BadPacket                    bytes that are no beacon or control message
+│   ├── NoParticipant (ConnectionError) none could be found, started or reached
+│   │   └── PortTaken (BusyError)    another program listens where it should
+│   └── InitFailed                   the participant refused: WrongVersion, WrongDomain, TopicRefused, NotAuthorised,
+│                                    TooManyEndpoints
 ├── LogError                         the topic log
 │   ├── LogDamaged                   a file of the log whose header, size or content is wrong
 │   ├── LogCorrupt                   records that can't be read any more, by flipped bits or lost bytes
@@ -71,6 +78,19 @@ EchomeshError
     └── BadConfig                    a configuration that can't be used
 """
 
+from echomesh.errors.data import (
+    BadOptions,
+    BadPacket,
+    DataError,
+    InitFailed,
+    NoParticipant,
+    NotAuthorised,
+    PortTaken,
+    TooManyEndpoints,
+    TopicRefused,
+    WrongDomain,
+    WrongVersion,
+)
 from echomesh.errors.general import (
     BadControlFile,
     BadEvent,
@@ -166,6 +186,8 @@ __all__ = [
     "BadMessage",
     "BadName",
     "BadOption",
+    "BadOptions",
+    "BadPacket",
     "BadPipeline",
     "BadTable",
     "BadTopic",
@@ -179,6 +201,7 @@ __all__ = [
     "ConnectionLost",
     "CountersFull",
     "DamagedError",
+    "DataError",
     "DataLoss",
     "DiskFull",
     "EchomeshError",
@@ -186,6 +209,7 @@ __all__ = [
     "FileGone",
     "FrameTooLarge",
     "HoleError",
+    "InitFailed",
     "InvalidBridge",
     "InvalidClient",
     "InvalidSeq",
@@ -205,7 +229,9 @@ __all__ = [
     "MessageTooLarge",
     "NoActiveSession",
     "NoBridgeServer",
+    "NoParticipant",
     "NotAnEvent",
+    "NotAuthorised",
     "NotAuthorized",
     "NukleusGone",
     "OffsetGone",
@@ -213,6 +239,7 @@ __all__ = [
     "OwnerAlive",
     "PipelineBusy",
     "PipelineFailed",
+    "PortTaken",
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
@@ -226,6 +253,8 @@ __all__ = [
     "StorageFull",
     "StreamReset",
     "TakenOver",
+    "TooManyEndpoints",
+    "TopicRefused",
     "UnauthorizedPublish",
     "UnauthorizedSubscribe",
     "UnknownBridge",
@@ -233,5 +262,7 @@ __all__ = [
     "UnknownTopic",
     "UsageError",
     "ViewKept",
+    "WrongDomain",
     "WrongEventLoop",
+    "WrongVersion",
 ]
