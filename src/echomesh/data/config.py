@@ -97,7 +97,7 @@ class DataOptions:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a process of its own; `DataOptions.of` takes them back."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**values, "directory": str(self.root), "peers": list(self.peers)}
+        return {**values, "directory": str(self.root.absolute()), "peers": list(self.peers)}
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> DataOptions:
