@@ -1,7 +1,7 @@
 """A publisher's or subscriber's connection to the participant of its machine.
 
 It announces the publisher or subscriber, tells who is matched, and when the participant is gone it finds or starts the
-next one and announces it again. Streams that are up go on meanwhile. Its loss is the loss of the publisher or subscriber:
+next one and announces it again. Streams that are up go on meanwhile. Its loss is that of the publisher or subscriber:
 close it last, once nothing of its streams is needed any more.
 """
 
@@ -103,7 +103,7 @@ class _Link(ABC, Generic[Talk, Told]):
         """Who is matched now, by id."""
         self.connections = 0
         """How often it has been connected: more than once where a participant was restarted."""
-        self._on_told = on_told
+        self._on_told: Callable[[Told], None] = on_told
         self._on_lost = on_lost
         self._on_failed = on_failed
         self._writer: asyncio.StreamWriter | None = None

@@ -1,7 +1,7 @@
 """Proof that a process shares this machine's memory: a token in a file, found by who looks for it itself.
 
-Addresses prove nothing, since containers have the same ones. Only who finds the token in the directory of the nukleus that
-the process named, in its own directory, sees the same files.
+Addresses prove nothing, since containers have the same ones. Only who finds the token beside the nukleus that the
+process named, in its own directory, sees the same files.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from echomesh.nukleus.directory import Directory, Place
 
 _FILE: Final = "proof"
 _BYTES: Final = 16
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def leave_proof(place: Place) -> bytes:
