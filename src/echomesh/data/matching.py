@@ -50,6 +50,10 @@ class Matching:
         """All of a participant."""
         return [member for member in self._subscribers.values() if member.owner == owner]
 
+    def member(self, owner: bytes, id: bytes, publishes: bool) -> Member:
+        """The publisher or subscriber of that id."""
+        return (self._publishers if publishes else self._subscribers)[owner, id]
+
     def room(self, owner: bytes) -> bool:
         """Whether a participant may have one more."""
         return self._counts.get(owner, 0) < MAX_ENDPOINTS

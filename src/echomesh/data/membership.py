@@ -1,7 +1,7 @@
 """Which participants there are, and the one connection with each of them. No sockets, no clock.
 
-Of two participants the one with the smaller id connects. The other one does so after three beacons without a connection,
-since it may be the only one who can. Where both did, both keep the one that the smaller id made.
+Of two participants the one with the smaller id connects. The other one does so after three beacons without a
+connection, since it may be the only one who can. Where both did, both keep the one that the smaller id made.
 """
 
 from __future__ import annotations
@@ -230,10 +230,10 @@ class Membership:
         ]
         return min(ends, default=float("inf"))
 
-    def slept(self, seconds: float) -> None:
+    def slept(self, seconds: float, now: float) -> None:
         """This participant did not run for so long: it is not the others who were silent."""
         for peer in self.peers.values():
-            peer.heard += seconds
+            peer.heard = min(peer.heard + seconds, now)
         for link in self._links.values():
-            link.opened += seconds
-            link.received += seconds
+            link.opened = min(link.opened + seconds, now)
+            link.received = min(link.received + seconds, now)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -88,16 +87,14 @@ class Home:
                     raise OwnerAlive("participant", str(self.directory.root), self.pid() or 0) from None
                 time.sleep(_LOOK_S)
 
-    def publish(self, port: int) -> bytes:
-        """Tells this user's processes where the participant is, and gives the cookie that they will show."""
-        cookie = secrets.token_bytes(32)
+    def publish(self, port: int, cookie: bytes) -> None:
+        """Tells this user's processes where the participant is, and the cookie that they shall show."""
         making = self.path / "address.new"
         making.unlink(missing_ok=True)
         descriptor = os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(Address(port, cookie, os.getpid())))
         making.replace(self.path / "address")
-        return cookie
 
     def address(self) -> Address | None:
         """What was told, whether or not who told it is alive."""

@@ -1,0 +1,204 @@
+"""The publishers and subscribers of this machine: who they are, what they are told, which streams they need.
+
+No sockets, no clock, no files: what is to be sent or wired is handed out.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from echomesh.data.matching import Member
+from echomesh.data.messages import (
+    Gone,
+    Message,
+    Path,
+    PubInit,
+    PubInsertSubscriber,
+    PubRemoveSubscriber,
+    Reachable,
+    SubInit,
+    SubInsertPublisher,
+    SubRemovePublisher,
+    Wired,
+)
+from echomesh.data.outputs import Streamed, Unwire, Wire
+
+LOCAL_IP: Final = "127.0.0.1"
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """A publisher or subscriber with its connection; `nukleus` is empty where no shared memory was proven."""
+
+    connection: int
+    member: Member
+    publishes: bool
+    nukleus: str
+    wired: dict[bytes, Wired] = field(default_factory=dict)
+    """Streams that it had before this participant was started, by subscriber."""
+
+
+class _State(enum.Enum):
+    TOLD = "the subscriber was told, and has not answered"
+    WIRING = "the stream is being made"
+    WIRED = "the stream is there"
+
+
+@dataclass(slots=True, eq=False)
+class _Pair:
+    reference: int
+    publisher: End
+    subscriber: End
+    state: _State = _State.TOLD
+
+
+class Locals:
+    """Ends of this machine, by connection, and the streams between them."""
+
+    def __init__(
+        self,
+        me: bytes,
+        send: Callable[[int, Message], None],
+        wire: Callable[[Wire | Unwire], None],
+        ip_of: Callable[[bytes], str],
+        first_reference: int,
+    ) -> None:
+        self._me = me
+        self._send = send
+        self._wire = wire
+        self._ip_of = ip_of
+        self._next = first_reference
+        self._by_connection: dict[int, End] = {}
+        self._by_id: dict[tuple[bool, bytes], End] = {}
+        self._pairs: dict[int, _Pair] = {}
+        self._reference: dict[tuple[bytes, bytes], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_connection)
+
+    def at(self, connection: int) -> End | None:
+        """Who has that connection."""
+        return self._by_connection.get(connection)
+
+    def known(self, publishes: bool, id: bytes) -> End | None:
+        """The publisher or subscriber of that id."""
+        return self._by_id.get((publishes, id))
+
+    def join(self, end: End, pairs: list[tuple[Member, Member]]) -> None:
+        """One came: it is told who is there, and those who are there are told of it."""
+        self._by_connection[end.connection] = end
+        self._by_id[end.publishes, end.member.id] = end
+        if end.publishes:
+            listed = [subscriber for _, subscriber in pairs if not self._shares(end, subscriber)]
+            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in listed]))
+            for publisher, subscriber in pairs:
+                self.matched(publisher, subscriber, listed=subscriber in listed)
+        else:
+            self._send(end.connection, SubInit())
+            for publisher, subscriber in pairs:
+                self.matched(publisher, subscriber)
+
+    def leave(self, connection: int) -> End | None:
+        """One went; those who matched are told by `unmatched`."""
+        end = self._by_connection.pop(connection, None)
+        if end is not None:
+            del self._by_id[end.publishes, end.member.id]
+        return end
+
+    # Matches
+
+    def matched(self, publisher: Member, subscriber: Member, *, listed: bool = False) -> None:
+        """A publisher and a subscriber match, one of them here at least; `listed`: the publisher knows already."""
+        sender, receiver = self._end(publisher, True), self._end(subscriber, False)
+        if sender is not None and receiver is not None and sender.nukleus and receiver.nukleus:
+            self._begin(sender, receiver)
+            return
+        if sender is not None and not listed:
+            self._send(sender.connection, PubInsertSubscriber(self._reachable(subscriber)))
+        if receiver is not None:
+            told = SubInsertPublisher(publisher.told(), LOCAL_IP if sender else self._ip_of(publisher.owner))
+            self._send(receiver.connection, told)
+
+    def unmatched(self, publisher: Member, subscriber: Member) -> None:
+        """One of the two has gone."""
+        reference = (
+            self._reference.pop((publisher.id, subscriber.id), None) if self._here(publisher, subscriber) else None
+        )
+        told = True
+        if reference is not None:
+            pair = self._pairs.pop(reference)
+            told = pair.state is _State.WIRED
+            if pair.state is not _State.TOLD:
+                self._wire(Unwire(reference))
+        sender, receiver = self._end(publisher, True), self._end(subscriber, False)
+        if sender is not None and told:
+            self._send(sender.connection, PubRemoveSubscriber(Gone(subscriber.id)))
+        if receiver is not None:
+            self._send(receiver.connection, SubRemovePublisher(Gone(publisher.id)))
+
+    def _here(self, *members: Member) -> bool:
+        return all(member.owner == self._me for member in members)
+
+    def _end(self, member: Member, publishes: bool) -> End | None:
+        return self._by_id.get((publishes, member.id)) if member.owner == self._me else None
+
+    def _shares(self, end: End, other: Member) -> bool:
+        found = self._end(other, not end.publishes)
+        return bool(found is not None and found.nukleus and end.nukleus)
+
+    def _reachable(self, subscriber: Member) -> Reachable:
+        ip = LOCAL_IP if subscriber.owner == self._me else self._ip_of(subscriber.owner)
+        return Reachable(subscriber.id, ip, subscriber.port)
+
+    # Streams
+
+    def _begin(self, publisher: End, subscriber: End) -> None:
+        known = publisher.wired.pop(subscriber.member.id, None)
+        adopted = known if known is not None and known.nukleus == subscriber.nukleus else None
+        if adopted is not None and adopted.reference in self._pairs:
+            adopted = None
+        if adopted is None:
+            reference, self._next = self._next, self._next + 1
+        else:
+            reference = adopted.reference
+        pair = self._pairs[reference] = _Pair(reference, publisher, subscriber)
+        self._reference[publisher.member.id, subscriber.member.id] = reference
+        told = SubInsertPublisher(publisher.member.told(), LOCAL_IP, Path.SHARED_MEMORY, publisher.nukleus, reference)
+        self._send(subscriber.connection, told)
+        if adopted is not None:
+            made = Streamed(adopted.stream, adopted.prepared, adopted.bound)
+            pair.state = _State.WIRING
+            self._wire(Wire(reference, publisher.nukleus, subscriber.nukleus, made))
+            self.wired(reference, made)
+
+    def ready(self, connection: int, reference: int) -> bool:
+        """A subscriber knows the publisher of that reference; False when it can't know such a reference."""
+        pair = self._pairs.get(reference)
+        if pair is None:
+            return connection in self._by_connection  # the publisher went meanwhile
+        if pair.subscriber.connection != connection:
+            return False
+        if pair.state is _State.TOLD:
+            pair.state = _State.WIRING
+            self._wire(Wire(reference, pair.publisher.nukleus, pair.subscriber.nukleus))
+        return True
+
+    def wired(self, reference: int, made: Streamed) -> None:
+        """The stream of that reference is there: its publisher may use it."""
+        pair = self._pairs.get(reference)
+        if pair is None or pair.state is not _State.WIRING:
+            return
+        pair.state = _State.WIRED
+        told = PubInsertSubscriber(
+            self._reachable(pair.subscriber.member),
+            Path.SHARED_MEMORY,
+            pair.subscriber.nukleus,
+            made.stream,
+            made.prepared,
+            made.bound,
+            reference,
+        )
+        self._send(pair.publisher.connection, told)
