@@ -67,6 +67,23 @@ COMMANDS: Final = {
             "echomesh streams --json | jq '.nuklei[].name'",
         ),
     ),
+    "participant": Command(
+        "participant",
+        "participant",
+        (
+            "echomesh participant",
+            "echomesh participant --peer robot-2.local --peer 10.0.0.7      where broadcasts get lost",
+            "echomesh participant --domain lab --beacon-port 7341 --port 7342",
+        ),
+    ),
+    "participants": Command(
+        "participant",
+        "participants",
+        (
+            "echomesh participants",
+            "echomesh participants --json | jq '.participants[].publishers[].topic'",
+        ),
+    ),
     "log": Command(
         "log",
         "log",

@@ -58,8 +58,8 @@ class DataOptions:
     """TCP port of 127.0.0.1 for the processes of this machine; `ECHOMESH_PARTICIPANT_PORT`; 0: any free one."""
     link_port: int = field(default_factory=_port("ECHOMESH_LINK_PORT", 0))
     """TCP port for the other participants; `ECHOMESH_LINK_PORT`; 0: any free one, which the beacon tells."""
-    broadcast: bool = True
-    """Whether beacons go to the broadcast address of every interface."""
+    broadcast: bool = field(default_factory=lambda: os.environ.get("ECHOMESH_BROADCAST", "1") not in ("", "0"))
+    """Whether beacons go to the broadcast address of every interface; `ECHOMESH_BROADCAST`, 0 or 1."""
     group: str = field(default_factory=lambda: os.environ.get("ECHOMESH_GROUP", GROUP))
     """The multicast group for beacons, `ECHOMESH_GROUP`; empty for none."""
     peers: tuple[str, ...] = field(default_factory=lambda: _peers(os.environ.get("ECHOMESH_PEERS", "")))

@@ -23,6 +23,7 @@ from echomesh.data.messages import (
     Endpoint,
     InitPub,
     InitSub,
+    LookInitFailed,
     Message,
     PartToPub,
     PartToSub,
@@ -72,6 +73,11 @@ REFUSALS: Final[dict[Reason, type[InitFailed]]] = {
 
 Told = TypeVar("Told", PubInsertSubscriber, SubInsertPublisher)
 Talk = TypeVar("Talk", PartToPub, PartToSub)
+
+
+def refusal(message: PubInitFailed | SubInitFailed | LookInitFailed) -> InitFailed:
+    """The error that a user sees."""
+    return REFUSALS[message.reason](f"{message.reason.value}: {message.detail}")
 
 
 def new_id() -> bytes:
@@ -201,7 +207,7 @@ class _Link(ABC, Generic[Talk, Told]):
 
     def _begin(self, message: Talk, writer: asyncio.StreamWriter) -> None:
         if isinstance(message, PubInitFailed | SubInitFailed):
-            raise REFUSALS[message.reason](f"{message.reason.value}: {message.detail}")
+            raise refusal(message)
         if not isinstance(message, PubInit | SubInit):
             raise BadPacket(f"the participant began with {type(message).__name__}")
         self._writer = writer

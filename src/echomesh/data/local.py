@@ -39,6 +39,8 @@ class End:
     nukleus: str
     wired: dict[bytes, Wired] = field(default_factory=dict)
     """Streams that it had before this participant was started, by subscriber."""
+    others: dict[bytes, list[Member]] = field(default_factory=dict)
+    """Whom it is matched with and shares no memory; the first of each is the one that it was told."""
 
 
 class _State(enum.Enum):
@@ -74,7 +76,7 @@ class Locals:
         self._by_connection: dict[int, End] = {}
         self._by_id: dict[tuple[bool, bytes], End] = {}
         self._pairs: dict[int, _Pair] = {}
-        self._reference: dict[tuple[bytes, bytes], int] = {}
+        self._reference: dict[tuple[Member, Member], int] = {}
 
     def __len__(self) -> int:
         return len(self._by_connection)
@@ -92,10 +94,10 @@ class Locals:
         self._by_connection[end.connection] = end
         self._by_id[end.publishes, end.member.id] = end
         if end.publishes:
-            listed = [subscriber for _, subscriber in pairs if not self._shares(end, subscriber)]
-            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in listed]))
+            listed = {subscriber.id: subscriber for _, subscriber in pairs[::-1] if not self._shares(end, subscriber)}
+            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in listed.values()]))
             for publisher, subscriber in pairs:
-                self.matched(publisher, subscriber, listed=subscriber in listed)
+                self.matched(publisher, subscriber, listed=subscriber.id in listed)
         else:
             self._send(end.connection, SubInit())
             for publisher, subscriber in pairs:
@@ -116,31 +118,48 @@ class Locals:
         if sender is not None and receiver is not None and sender.nukleus and receiver.nukleus:
             self._begin(sender, receiver)
             return
-        if sender is not None and not listed:
-            self._send(sender.connection, PubInsertSubscriber(self._reachable(subscriber)))
+        if sender is not None:
+            self._show(sender, subscriber, listed=listed)
         if receiver is not None:
-            told = SubInsertPublisher(publisher.told(), LOCAL_IP if sender else self._ip_of(publisher.owner))
-            self._send(receiver.connection, told)
+            self._show(receiver, publisher)
 
     def unmatched(self, publisher: Member, subscriber: Member) -> None:
         """One of the two has gone."""
-        reference = (
-            self._reference.pop((publisher.id, subscriber.id), None) if self._here(publisher, subscriber) else None
-        )
-        told = True
-        if reference is not None:
-            pair = self._pairs.pop(reference)
-            told = pair.state is _State.WIRED
-            if pair.state is not _State.TOLD:
-                self._wire(Unwire(reference))
         sender, receiver = self._end(publisher, True), self._end(subscriber, False)
-        if sender is not None and told:
-            self._send(sender.connection, PubRemoveSubscriber(Gone(subscriber.id)))
+        reference = self._reference.pop((publisher, subscriber), None)
+        if reference is not None:
+            self._finish(reference, sender, receiver)
+            return
+        if sender is not None:
+            self._hide(sender, subscriber)
         if receiver is not None:
-            self._send(receiver.connection, SubRemovePublisher(Gone(publisher.id)))
+            self._hide(receiver, publisher)
 
-    def _here(self, *members: Member) -> bool:
-        return all(member.owner == self._me for member in members)
+    def _show(self, end: End, other: Member, *, listed: bool = False) -> None:
+        # One whose participant was restarted is there twice, until the old one is seen to be gone. It is told once.
+        seen = end.others.setdefault(other.id, [])
+        seen.append(other)
+        if len(seen) == 1 and not listed:
+            self._tell(end, other)
+
+    def _hide(self, end: End, other: Member) -> None:
+        seen = end.others[other.id]
+        told = seen[0] == other
+        seen.remove(other)
+        if told:
+            self._tell_gone(end, other)
+            if seen:
+                self._tell(end, seen[0])
+        if not seen:
+            del end.others[other.id]
+
+    def _tell(self, end: End, other: Member) -> None:
+        told = PubInsertSubscriber(self._reachable(other)) if end.publishes else self._introduced(other)
+        self._send(end.connection, told)
+
+    def _tell_gone(self, end: End, other: Member) -> None:
+        gone = Gone(other.id)
+        self._send(end.connection, PubRemoveSubscriber(gone) if end.publishes else SubRemovePublisher(gone))
 
     def _end(self, member: Member, publishes: bool) -> End | None:
         return self._by_id.get((publishes, member.id)) if member.owner == self._me else None
@@ -149,9 +168,14 @@ class Locals:
         found = self._end(other, not end.publishes)
         return bool(found is not None and found.nukleus and end.nukleus)
 
+    def _ip(self, member: Member) -> str:
+        return LOCAL_IP if member.owner == self._me else self._ip_of(member.owner)
+
     def _reachable(self, subscriber: Member) -> Reachable:
-        ip = LOCAL_IP if subscriber.owner == self._me else self._ip_of(subscriber.owner)
-        return Reachable(subscriber.id, ip, subscriber.port)
+        return Reachable(subscriber.id, self._ip(subscriber), subscriber.port)
+
+    def _introduced(self, publisher: Member) -> SubInsertPublisher:
+        return SubInsertPublisher(publisher.told(), self._ip(publisher))
 
     # Streams
 
@@ -165,7 +189,7 @@ class Locals:
         else:
             reference = adopted.reference
         pair = self._pairs[reference] = _Pair(reference, publisher, subscriber)
-        self._reference[publisher.member.id, subscriber.member.id] = reference
+        self._reference[publisher.member, subscriber.member] = reference
         told = SubInsertPublisher(publisher.member.told(), LOCAL_IP, Path.SHARED_MEMORY, publisher.nukleus, reference)
         self._send(subscriber.connection, told)
         if adopted is not None:
@@ -173,6 +197,15 @@ class Locals:
             pair.state = _State.WIRING
             self._wire(Wire(reference, publisher.nukleus, subscriber.nukleus, made))
             self.wired(reference, made)
+
+    def _finish(self, reference: int, sender: End | None, receiver: End | None) -> None:
+        pair = self._pairs.pop(reference)
+        if pair.state is not _State.TOLD:
+            self._wire(Unwire(reference))
+        if sender is not None and pair.state is _State.WIRED:
+            self._tell_gone(sender, pair.subscriber.member)
+        if receiver is not None:
+            self._tell_gone(receiver, pair.publisher.member)
 
     def ready(self, connection: int, reference: int) -> bool:
         """A subscriber knows the publisher of that reference; False when it can't know such a reference."""

@@ -54,6 +54,10 @@ class Matching:
         """The publisher or subscriber of that id."""
         return (self._publishers if publishes else self._subscribers)[owner, id]
 
+    def owners(self) -> set[bytes]:
+        """The participants that have publishers or subscribers."""
+        return set(self._counts)
+
     def room(self, owner: bytes) -> bool:
         """Whether a participant may have one more."""
         return self._counts.get(owner, 0) < MAX_ENDPOINTS

@@ -136,6 +136,15 @@ class Membership:
         self._links[connection] = _Link(ip, None, now, now)
         return True
 
+    @property
+    def size(self) -> int:
+        """How many connections there are, or are being made."""
+        return len(self._links)
+
+    def knows(self, connection: int) -> bool:
+        """Whether that connection is still wanted."""
+        return connection in self._links
+
     def peer_of(self, connection: int) -> Peer | None:
         """Whose connection it is, once that is known and as long as it is the one that counts."""
         link = self._links.get(connection)
@@ -211,12 +220,11 @@ class Membership:
     def expire(self, now: float) -> None:
         """Drops who was not heard for too long."""
         for connection, link in list(self._links.items()):
-            limit_s = STRANGER_S if link.peer is None else self._expiry_s
-            if now - (link.opened if link.peer is None else link.received) >= limit_s:
+            if now >= self._end(link):
                 self._count("silent connections")
                 self.close(connection)
         for peer in list(self.peers.values()):
-            if now - peer.heard >= self._expiry_s:
+            if now >= peer.heard + self._expiry_s:
                 self._count("participants expired")
                 self._drop(peer)
 
@@ -224,11 +232,11 @@ class Membership:
     def deadline(self) -> float:
         """When somebody will have been silent for too long; infinity where nobody is known."""
         ends = [peer.heard + self._expiry_s for peer in self.peers.values()]
-        ends += [
-            link.opened + STRANGER_S if link.peer is None else link.received + self._expiry_s
-            for link in self._links.values()
-        ]
+        ends += [self._end(link) for link in self._links.values()]
         return min(ends, default=float("inf"))
+
+    def _end(self, link: _Link) -> float:
+        return link.opened + STRANGER_S if link.peer is None else link.received + self._expiry_s
 
     def slept(self, seconds: float, now: float) -> None:
         """This participant did not run for so long: it is not the others who were silent."""

@@ -172,7 +172,7 @@ class Participant:
         """A connection was made, by us where it has a number already."""
         number, now = connection.number, self._loop.time()
         if number is not None:
-            self.core.connected(number)
+            number = number if self.core.connected(number) else None
         elif local:
             number = self.core.local(now)
         else:

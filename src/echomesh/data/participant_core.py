@@ -114,7 +114,7 @@ class ParticipantCore:
                 self._send(connection, self.hello)
         self.membership.expire(now)
         for connection, since in list(self._strangers.items()):
-            if now - since >= STRANGER_S:
+            if now >= since + STRANGER_S:
                 self._close(connection)
         self._settle()
 
@@ -145,13 +145,16 @@ class ParticipantCore:
         self.connected(connection)
         return connection
 
-    def connected(self, connection: int) -> None:
-        """A `Dial` was successful."""
+    def connected(self, connection: int) -> bool:
+        """A `Dial` was successful; False when nobody wants it any more."""
+        if not self.membership.knows(connection):
+            return False
         self._links[connection] = wire.from_participant()
         self._greeted.add(connection)
         publishers = [member.told() for member in self.matching.publishers(self.hello.id)]
         subscribers = [member.told() for member in self.matching.subscribers(self.hello.id)]
         self._send(connection, PartInit(publishers, subscribers, self.hello))
+        return True
 
     def local(self, now: float) -> int | None:
         """A process of this machine has connected; None when there is no room for it."""
@@ -234,6 +237,9 @@ class ParticipantCore:
     def _insert(self, owner: bytes, endpoint: Endpoint, publishes: bool) -> None:
         if not self.matching.room(owner):
             raise BadPacket("it has more publishers and subscribers than anybody may have")
+        if self.locals.known(publishes, endpoint.id) is not None:
+            self._count("ids of others")  # nobody takes the place of one of this machine
+            return
         add = self.matching.insert_publisher if publishes else self.matching.insert_subscriber
         for publisher, subscriber in add(owner, endpoint):
             self.locals.matched(publisher, subscriber)
@@ -296,6 +302,8 @@ class ParticipantCore:
             # It came back before its old connection was seen to be over.
             self._close(before.connection)
             self._left(before.connection, now)
+        for owner in self.matching.owners() - {self.hello.id}:
+            self._remove(owner, endpoint.id, publishes)
         wired = {kept.id: kept for kept in message.wired} if isinstance(message, InitPub) else {}
         nukleus = message.process.nukleus if self._proven(message.process) else ""
         add = self.matching.insert_publisher if publishes else self.matching.insert_subscriber
