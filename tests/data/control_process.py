@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from echomesh.data.config import DataOptions
@@ -82,6 +83,8 @@ class UserProcess:
                 return {other.hex(): told.stream for other, told in found.matched.items()}
             case {"send": id, "text": text}:
                 self._send(id, text)
+            case {"fork": seconds}:
+                return forked(seconds)
             case {"facts": _}:
                 return {
                     "begun": self.streams.begun,
@@ -146,6 +149,15 @@ class UserProcess:
         self.nukleus.stop()
         self._thread.join()
         self.nukleus.close()
+
+
+def forked(seconds: float) -> int:
+    """A child that has all of its parent's files open, for so long."""
+    child = os.fork()
+    if not child:
+        time.sleep(seconds)
+        os._exit(0)
+    return child
 
 
 async def main(name: str) -> None:

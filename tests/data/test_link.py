@@ -116,6 +116,17 @@ def test_who_died_while_there_was_no_participant_is_missed_by_the_next_one(shm_d
         one.sees(publisher, {staying: "shm"})
 
 
+def test_a_process_that_was_killed_is_missed_though_its_child_has_the_connection_still(shm_dir: Path) -> None:
+    with machine(shm_dir / "m") as here:
+        one, two = here.worker(), here.worker()
+        publisher, subscriber = one.pub("a"), two.sub("a")
+        one.sees(publisher, {subscriber: "shm"})
+        child = two.ask(fork=60)
+        two.kill()
+        one.sees(publisher, {})
+        os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("processes", [2, 6])
 def test_processes_that_start_the_participant_in_the_same_moment_get_one(shm_dir: Path, processes: int) -> None:
     with machine(shm_dir / "m") as here:

@@ -89,6 +89,10 @@ class Locals:
         """The publisher or subscriber of that id."""
         return self._by_id.get((publishes, id))
 
+    def beyond(self, nuklei: set[str]) -> list[End]:
+        """Those that belong to none of these nuklei, though they once did to one."""
+        return [end for end in self._by_connection.values() if end.nukleus and end.nukleus not in nuklei]
+
     def join(self, end: End, pairs: list[tuple[Member, Member]]) -> None:
         """One came: it is told who is there, and those who are there are told of it."""
         self._by_connection[end.connection] = end

@@ -87,7 +87,7 @@ class Participant:
             self.port = await self._listen_locally()
             cookie = secrets.token_bytes(32)
             self.core = self._make_core(links, cookie)
-            self._wiring = Wiring(self.home.directory, self._wired)
+            self._wiring = Wiring(self.home.directory, self._wired, self._alive)
             self._wiring.start()
             self._beacon = BeaconSocket(self.options, self._heard)
             for server in self._servers:
@@ -197,6 +197,10 @@ class Participant:
 
     def _wired(self, reference: int, made: Streamed) -> None:
         self.core.wired(reference, made)
+        self._flush()
+
+    def _alive(self, nuklei: set[str]) -> None:
+        self.core.alive(nuklei, self._loop.time())
         self._flush()
 
     def _advance(self) -> None:

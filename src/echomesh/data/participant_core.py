@@ -197,6 +197,13 @@ class ParticipantCore:
         """A `Wire` was done."""
         self.locals.wired(reference, made)
 
+    def alive(self, nuklei: set[str], now: float) -> None:
+        """Which nuklei live: who belongs to another one is gone, though a child may have kept its connection."""
+        for end in self.locals.beyond(nuklei):
+            self._count("processes found dead")
+            self._close(end.connection)
+            self._left(end.connection, now)
+
     # Other participants
 
     def _from_participant(self, connection: int, message: PartToPart, now: float) -> None:

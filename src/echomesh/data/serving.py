@@ -60,4 +60,5 @@ def serve_detached(options: DataOptions) -> int:
     except EchomeshError as error:
         if not word.closed:
             word.write(str(error))
+            word.close()
     return 0

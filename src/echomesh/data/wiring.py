@@ -59,11 +59,20 @@ class _Job:
 
 
 class Wiring:
-    """Does `Wire` and `Unwire`; `on_wired` tells when a stream is there. It belongs to one event loop."""
+    """Does `Wire` and `Unwire`; `on_wired` tells when a stream is there, `on_alive` now and then which nuklei live.
 
-    def __init__(self, directory: Directory, on_wired: Callable[[int, Streamed], None]) -> None:
+    It belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        on_wired: Callable[[int, Streamed], None],
+        on_alive: Callable[[set[str]], None],
+    ) -> None:
         self._directory = directory
         self._on_wired = on_wired
+        self._on_alive = on_alive
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wiring")
         self._controllers: dict[str, sync.Controller] = {}
         self._joints: dict[tuple[str, str], _Joint] = {}
@@ -201,7 +210,8 @@ class Wiring:
     async def _tend(self) -> None:
         while True:
             await asyncio.sleep(TEND_S)
-            alive = await self._in_thread(self._bury)
+            alive: set[str] = await self._in_thread(self._bury)
+            self._on_alive(alive)
             now = asyncio.get_running_loop().time()
             for joint in list(self._joints.values()):
                 whole = alive.issuperset(joint.names)
