@@ -380,6 +380,7 @@ def test_nobody_elsewhere_can_take_the_place_of_one_here() -> None:
         [PartInit([], [Endpoint(FAR, "")], OTHER)],
         [PartInit([], [], Hello(1, VERSION, "lab", b"z" * 16, 5))],
         [PartInit([], [], ME)],
+        [PartInit([Endpoint(FAR, "a")], [], OTHER), PartInit([], [], Hello(1, VERSION, "default", b"y" * 16, 5))],
     ],
 )
 def test_a_participant_that_breaks_the_rules_is_put_out(messages: list[Message]) -> None:

@@ -207,15 +207,15 @@ class ParticipantCore:
     # Other participants
 
     def _from_participant(self, connection: int, message: PartToPart, now: float) -> None:
+        peer = self.membership.peer_of(connection)
         if isinstance(message, PartInit):
-            if not self.beacon.welcome(message.hello):
-                raise BadPacket("not a participant to talk to")
+            if peer is not None or not self.beacon.welcome(message.hello):
+                raise BadPacket("not a participant to talk to, or not for the first time")
             counts = self.membership.introduced(connection, message.hello, now)
             self._settle()
             if counts:
                 self._replace(message)
             return
-        peer = self.membership.peer_of(connection)
         if peer is None:
             raise BadPacket("it did not say who it is")
         owner = peer.hello.id
