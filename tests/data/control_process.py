@@ -15,7 +15,7 @@ from typing import Any
 
 from echomesh.data.config import DataOptions
 from echomesh.data.link import PublisherLink, SubscriberLink
-from echomesh.data.messages import Process
+from echomesh.data.messages import Process, PubInsertSubscriber
 from echomesh.data.proof import leave_proof
 from echomesh.data.starting import Home
 from echomesh.errors import EchomeshError
@@ -85,6 +85,12 @@ class UserProcess:
                 self._send(id, text)
             case {"fork": seconds}:
                 return forked(seconds)
+            case {"reset": id}:
+                found = self.links[id]
+                for other, told in list(found.matched.items()):
+                    assert isinstance(told, PubInsertSubscriber)
+                    self.streams.initiated[told.stream].reset()
+                    found.forget(other)
             case {"facts": _}:
                 return {
                     "begun": self.streams.begun,

@@ -103,7 +103,8 @@ class Machine:
             **os.environ,
             "PYTHONPATH": str(ROOT / "src"),
             "ECHOMESH_DIR": str(root),
-            "ECHOMESH_LINGER_SECONDS": "0.3",
+            "ECHOMESH_LINGER_SECONDS": "0.2",
+            "ECHOMESH_BEACON_SECONDS": "0.1",
             **environment,
         }
         self._workers: list[Worker] = []

@@ -20,8 +20,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="namespaces need root and iproute2"),
 ]
 
-QUICK = {"ECHOMESH_BEACON_SECONDS": "0.2"}
-
 WAYS = {
     "broadcast": {"ECHOMESH_GROUP": ""},
     "multicast": {"ECHOMESH_BROADCAST": "0"},
@@ -35,7 +33,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_hosts_find_each_other(shm_dir: Path, way: str) -> None:
-    with hosts(2, shm_dir, **WAYS[way], **QUICK) as (one, two):
+    with hosts(2, shm_dir, **WAYS[way]) as (one, two):
         publishing, subscribing = one.worker(), two.worker()
         publisher, subscriber = publishing.pub("a/b"), subscribing.sub("a/*")
         publishing.sees(publisher, {subscriber: "none"})
@@ -43,7 +41,7 @@ def test_hosts_find_each_other(shm_dir: Path, way: str) -> None:
 
 
 def test_a_static_peer_is_enough_on_one_side_where_broadcasts_get_lost(shm_dir: Path) -> None:
-    with hosts(2, shm_dir, **QUICK) as (one, two):
+    with hosts(2, shm_dir) as (one, two):
         for host in (one, two):
             host.inside("nft", "add table ip t; add chain ip t in { type filter hook input priority 0; }")
             host.inside("nft", "add rule ip t in meta pkttype { broadcast, multicast } drop")
@@ -54,7 +52,7 @@ def test_a_static_peer_is_enough_on_one_side_where_broadcasts_get_lost(shm_dir: 
 
 
 def test_three_hosts_with_two_processes_each_have_the_right_lists_through_everything(shm_dir: Path) -> None:
-    with hosts(3, shm_dir, **QUICK) as machines:
+    with hosts(3, shm_dir) as machines:
         workers = [[machine.worker(), machine.worker()] for machine in machines]
         publishers = [(pair[0], pair[0].pub("a/b")) for pair in workers]
         subscribers: dict[str, HostMachine] = {}
@@ -92,7 +90,7 @@ def test_three_hosts_with_two_processes_each_have_the_right_lists_through_everyt
 
 
 def test_a_participant_that_was_stopped_comes_back_to_what_is_true_by_then(shm_dir: Path) -> None:
-    with hosts(2, shm_dir, **QUICK) as (one, two):
+    with hosts(2, shm_dir) as (one, two):
         publishing, subscribing = one.worker(), two.worker()
         publisher, subscriber = publishing.pub("a"), subscribing.sub("a")
         publishing.sees(publisher, {subscriber: "none"})
@@ -105,7 +103,7 @@ def test_a_participant_that_was_stopped_comes_back_to_what_is_true_by_then(shm_d
 
 
 def test_hosts_of_different_domains_do_not_talk(shm_dir: Path) -> None:
-    with hosts(3, shm_dir, **QUICK) as (one, two, three):
+    with hosts(3, shm_dir) as (one, two, three):
         publishing, other, same = one.worker(), two.worker(ECHOMESH_DOMAIN="other"), three.worker()
         publisher = publishing.pub("a")
         other.sub("a")
@@ -119,7 +117,7 @@ def test_hosts_of_different_domains_do_not_talk(shm_dir: Path) -> None:
 def test_one_in_a_container_that_only_seems_to_be_on_this_host_gets_no_shared_memory(shm_dir: Path) -> None:
     # It has the host's network, the participant's cookie, and a nukleus of the same name in a directory of the same
     # path: of another /dev/shm.
-    with hosts(1, shm_dir, **QUICK) as (host,):
+    with hosts(1, shm_dir) as (host,):
         beside = host.worker("same")
         subscriber = beside.sub("a")
         address = host.address()

@@ -85,6 +85,30 @@ def test_processes_with_nothing_in_common_any_more_are_taken_apart_and_joined_ag
             eventually(lambda: one.facts()["reset"] > 0, True)  # UNROUTE resets what is left
 
 
+def test_a_stream_that_was_reset_is_made_again(shm_dir: Path) -> None:
+    with machine(shm_dir / "m") as here:
+        one, two = here.worker(), here.worker()
+        publisher, subscriber = one.pub("a"), two.sub("a")
+        one.sees(publisher, {subscriber: "shm"})
+        before = one.ask(wired=publisher)
+        one.ask(reset=publisher)
+        one.sees(publisher, {subscriber: "shm"})
+        assert one.ask(wired=publisher) != before
+        one.ask(send=publisher, text="again")
+        eventually(lambda: two.facts()["received"], ["again"])
+
+
+def test_processes_that_an_earlier_participant_joined_are_taken_apart(shm_dir: Path) -> None:
+    with machine(shm_dir / "m") as here:
+        one, two = here.worker(), here.worker()
+        publisher, subscriber = one.pub("a"), two.sub("a")
+        one.sees(publisher, {subscriber: "shm"})
+        here.kill_participant(signal.SIGSTOP)  # it does not see that the subscriber leaves
+        two.ask(close=subscriber)
+        here.kill_participant()
+        eventually(lambda: one.facts()["reset"] > 0, True)
+
+
 def test_streams_outlive_a_participant_and_are_not_made_twice(shm_dir: Path) -> None:
     with machine(shm_dir / "m") as here:
         one, two = here.worker(), here.worker()
@@ -105,7 +129,7 @@ def test_streams_outlive_a_participant_and_are_not_made_twice(shm_dir: Path) -> 
 
 
 def test_who_died_while_there_was_no_participant_is_missed_by_the_next_one(shm_dir: Path) -> None:
-    with machine(shm_dir / "m", ECHOMESH_BEACON_SECONDS="0.1") as here:
+    with machine(shm_dir / "m") as here:
         one, two, three = here.worker(), here.worker(), here.worker()
         publisher = one.pub("a")
         staying, dying = two.sub("a"), three.sub("a")

@@ -19,6 +19,7 @@ from echomesh.data.messages import (
     InitPub,
     InitSub,
     LookInit,
+    Lost,
     Message,
     PartInit,
     PartInsertPublisher,
@@ -153,6 +154,19 @@ def test_one_that_leaves_while_its_stream_is_made_is_never_told_to_the_publisher
     assert core.said() == {}
     assert core.done == [Unwire(70)]
     assert publisher
+
+
+def test_a_stream_that_was_reset_is_made_again() -> None:
+    core, publisher, subscriber = wired()
+    core.hears(publisher, Lost(70))
+    told = SubInsertPublisher(Endpoint(PUB, "a/b"), HERE, Path.SHARED_MEMORY, "pn", 71)
+    assert core.said() == {subscriber: [SubRemovePublisher(Gone(PUB)), told]}
+    assert core.others() == [Unwire(70)]
+    core.hears(publisher, Lost(70))  # which it says late, or twice
+    core.hears(subscriber, Ready(71))
+    assert core.others() == [Wire(71, "pn", "sn")]
+    core.hears(subscriber, Lost(71))
+    assert core.others() == [Close(subscriber), Unwire(71)]
 
 
 def test_those_without_proof_are_listed_and_get_no_stream() -> None:

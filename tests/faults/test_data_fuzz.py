@@ -23,6 +23,7 @@ from echomesh.data.messages import (
     InitPub,
     InitSub,
     LookInit,
+    Lost,
     Message,
     PartInit,
     PartInsertPublisher,
@@ -76,6 +77,7 @@ def examples(random: Any, cookie: bytes = COOKIE) -> tuple[list[Message], list[M
         InitSub(ends[1], shown, PROCESS),
         InitLook(shown),
         Ready(random.randrange(1, 8)),
+        Lost(random.randrange(1, 8)),
     ]
     return there, here
 

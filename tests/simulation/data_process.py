@@ -11,6 +11,7 @@ from echomesh.data.messages import (
     Endpoint,
     InitPub,
     InitSub,
+    Lost,
     Message,
     Path,
     Process,
@@ -78,6 +79,13 @@ class LocalEnd:
         self.left = True
         self.host.gone(self)
         self.number = None
+
+    def break_stream(self) -> None:
+        """A stream is reset, for whatever reason: another one is wanted."""
+        if self.publishes and self.number is not None and self.streams and self.known.keys() >= self.streams.keys():
+            id, made = self.streams.popitem()
+            del self.known[id]
+            self._say(Lost(made.reference))
 
     def _say(self, message: Message) -> None:
         self.host.said(self, wire.encode(message))

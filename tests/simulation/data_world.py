@@ -83,7 +83,9 @@ class DataWorld:
     def _fault(self) -> None:
         random = self.clock.random
         host, other = random.choice(self.hosts), random.choice(self.hosts)
-        kind = random.choice(("join", "leave", "kill", "vanish", "sleep", "cut", "deaf", "heal", "reset", "jump"))
+        kind = random.choice(
+            ("join", "leave", "kill", "vanish", "sleep", "cut", "deaf", "heal", "reset", "jump", "break")
+        )
         self.clock.note(host.name, kind)
         if kind == "join":
             self._add_end(host).start()
@@ -103,6 +105,8 @@ class DataWorld:
             self.network.heal()
         elif kind == "reset" and host.sockets:
             random.choice(list(host.sockets.values())).end.reset(self.clock.between(0.1, PEACE_S / 2))
+        elif kind == "break" and host.ends:
+            random.choice(host.ends).break_stream()
         elif kind == "jump":
             host.clock_s += random.choice((-1e6, -10.0, 10.0, 1e6))
 

@@ -24,6 +24,7 @@ from echomesh.data.messages import (
     InitPub,
     InitSub,
     LookInitFailed,
+    Lost,
     Message,
     PartToPub,
     PartToSub,
@@ -139,8 +140,10 @@ class _Link(ABC, Generic[Talk, Told]):
                 await task
 
     def forget(self, id: bytes) -> None:
-        """Says that the stream with that one is over, so that a restarted participant makes a new one."""
-        self.matched.pop(id, None)
+        """Says that the stream with that one is over: where it is there still, a new one is made and told."""
+        told = self.matched.pop(id, None)
+        if told is not None:
+            self._forgotten(id, told)
 
     @property
     def connected(self) -> bool:
@@ -250,6 +253,9 @@ class _Link(ABC, Generic[Talk, Told]):
     def _messages(self) -> wire.Messages[Talk]:
         """For the bytes that come."""
 
+    def _forgotten(self, id: bytes, told: Told) -> None:
+        """Asks for a new stream."""
+
     def _started(self, message: Talk) -> None:
         """The participant said yes."""
 
@@ -287,6 +293,21 @@ class PublisherLink(_Link[PartToPub, PubInsertSubscriber]):
             id=id,
             choices=choices,
         )
+        self._tries: dict[bytes, int] = {}
+
+    def _forgotten(self, id: bytes, told: PubInsertSubscriber) -> None:
+        # After a while that grows: what resets a stream may do so again.
+        tries = self._tries[id] = self._tries.get(id, 0) + 1
+        pause_s = min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
+        asyncio.get_running_loop().call_later(pause_s, self._ask_again, id, told.reference)
+
+    def _ask_again(self, id: bytes, reference: int) -> None:
+        if id not in self.matched:
+            self._send(Lost(reference))
+
+    def _lose(self, id: bytes) -> None:
+        self._tries.pop(id, None)
+        super()._lose(id)
 
     def _announcement(self, address: Address) -> InitPub:
         wired = [

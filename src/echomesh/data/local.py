@@ -223,6 +223,18 @@ class Locals:
             self._wire(Wire(reference, pair.publisher.nukleus, pair.subscriber.nukleus))
         return True
 
+    def again(self, connection: int, reference: int) -> bool:
+        """A publisher's stream was reset, and another one is made; False when it is not that publisher's."""
+        pair = self._pairs.get(reference)
+        if pair is None:
+            return connection in self._by_connection  # the subscriber went meanwhile
+        if pair.publisher.connection != connection or pair.state is not _State.WIRED:
+            return False
+        del self._reference[pair.publisher.member, pair.subscriber.member]
+        self._finish(reference, None, pair.subscriber)
+        self._begin(pair.publisher, pair.subscriber)
+        return True
+
     def wired(self, reference: int, made: Streamed) -> None:
         """The stream of that reference is there: its publisher may use it."""
         pair = self._pairs.get(reference)

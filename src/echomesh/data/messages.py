@@ -244,6 +244,12 @@ class Ready(_Message, frozen=True, tag="ToPart.Ready"):
     reference: Count
 
 
+class Lost(_Message, frozen=True, tag="ToPart.Lost"):
+    """The stream of this reference was reset, and its subscriber is there still: another one is wanted."""
+
+    reference: Count
+
+
 class InitLook(_Message, frozen=True, tag="ToPart.InitLook"):
     """I only want to know who is there."""
 
@@ -284,7 +290,7 @@ PartToPart: TypeAlias = (
 """A `Hello` on a connection says that the other end is alive."""
 PartToPub: TypeAlias = PubInit | PubInitFailed | PubInsertSubscriber | PubRemoveSubscriber
 PartToSub: TypeAlias = SubInit | SubInitFailed | SubInsertPublisher | SubRemovePublisher
-ToPart: TypeAlias = InitPub | InitSub | InitLook | Ready
+ToPart: TypeAlias = InitPub | InitSub | InitLook | Ready | Lost
 PartToLook: TypeAlias = LookInit | LookInitFailed
 PartToLocal: TypeAlias = PartToPub | PartToSub | PartToLook
 Message: TypeAlias = PartToPart | PartToLocal | ToPart

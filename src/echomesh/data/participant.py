@@ -87,7 +87,7 @@ class Participant:
             self.port = await self._listen_locally()
             cookie = secrets.token_bytes(32)
             self.core = self._make_core(links, cookie)
-            self._wiring = Wiring(self.home.directory, self._wired, self._alive)
+            self._wiring = Wiring(self.home.directory, self.options.beacon_s, self._wired, self._alive)
             self._wiring.start()
             self._beacon = BeaconSocket(self.options, self._heard)
             for server in self._servers:

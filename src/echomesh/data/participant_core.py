@@ -28,6 +28,7 @@ from echomesh.data.messages import (
     InitSub,
     LookInit,
     LookInitFailed,
+    Lost,
     Message,
     PartInit,
     PartInsertPublisher,
@@ -266,9 +267,10 @@ class ParticipantCore:
 
     def _from_local(self, connection: int, message: ToPart, now: float) -> None:
         stranger = self._strangers.pop(connection, None) is not None
-        if isinstance(message, Ready):
-            if stranger or not self.locals.ready(connection, message.reference):
-                raise BadPacket("it is ready for something that it was not told")
+        if isinstance(message, Ready | Lost):
+            act = self.locals.ready if isinstance(message, Ready) else self.locals.again
+            if stranger or not act(connection, message.reference):
+                raise BadPacket("it speaks of a stream that it was not told of")
             return
         if not stranger:
             raise BadPacket("it has said already who it is")

@@ -32,6 +32,11 @@ def leave_proof(place: Place) -> bytes:
     return proof
 
 
+def has_proof(place: Place) -> bool:
+    """Whether a nukleus is one of the data plane's: others are none of the participant's business."""
+    return (place.path / _FILE).is_file()
+
+
 def proven(directory: Directory, nukleus: str, proof: bytes) -> bool:
     """Whether the token is found in the directory of that nukleus, of a live process of this user."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from echomesh.errors import EchomeshError
 
 def serve(options: DataOptions, ready: Callable[[Participant], None], *, service: bool) -> None:
     """Runs a participant until the last process has left, or a signal ends it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each publisher and subscriber
 
     async def run() -> None:
         async with Participant(options, service=service) as participant:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from echomesh.data.outputs import Streamed, Unwire, Wire
+from echomesh.data.proof import has_proof
 from echomesh.errors import BusyError, CommandError, CommandRefused, EchomeshError, StorageError
 from echomesh.native.mapping import Mapping
 from echomesh.native.ring import Ring
@@ -29,8 +31,10 @@ _THREADS: Final = 64
 _COMMAND_S: Final = 2.0
 _RETRY_S: Final = 0.05
 _LONGEST_RETRY_S: Final = 2.0
-TEND_S: Final = 0.5
-PART_S: Final = 2.0
+TEND_BEACONS: Final = 0.5
+ADOPT_BEACONS: Final = 5
+"""When a participant looks for processes that an earlier one joined: those that need it have told it by then."""
+PART_BEACONS: Final = 2
 """For how long two processes stay joined that have nothing to do with each other: they often have soon again."""
 
 
@@ -67,10 +71,12 @@ class Wiring:
     def __init__(
         self,
         directory: Directory,
+        beacon_s: float,
         on_wired: Callable[[int, Streamed], None],
         on_alive: Callable[[set[str]], None],
     ) -> None:
         self._directory = directory
+        self._beacon_s = beacon_s
         self._on_wired = on_wired
         self._on_alive = on_alive
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wiring")
@@ -208,16 +214,31 @@ class Wiring:
                 self._try(controller.unprepare if publishes else controller.unbind, reference)
 
     async def _tend(self) -> None:
-        while True:
-            await asyncio.sleep(TEND_S)
+        for turn in itertools.count(1):
+            await asyncio.sleep(TEND_BEACONS * self._beacon_s)
+            if turn == ADOPT_BEACONS / TEND_BEACONS:
+                self._adopt(await self._in_thread(self._left_behind))
             alive: set[str] = await self._in_thread(self._bury)
             self._on_alive(alive)
-            now = asyncio.get_running_loop().time()
+            unused = asyncio.get_running_loop().time() - PART_BEACONS * self._beacon_s
             for joint in list(self._joints.values()):
                 whole = alive.issuperset(joint.names)
-                if not joint.uses and not joint.parting and (not whole or now - joint.unused_since >= PART_S):
+                if not joint.uses and not joint.parting and (not whole or joint.unused_since <= unused):
                     joint.parting = True
                     self._spawn(self._part(joint, alive))
+
+    def _left_behind(self) -> list[tuple[str, str]]:
+        return [
+            (place.name, ring.name)
+            for place in self._directory.places()
+            if has_proof(place)
+            for ring in place.streams.glob("[!.]*")
+        ]
+
+    def _adopt(self, joined: list[tuple[str, str]]) -> None:
+        # Those that an earlier participant joined, and that nobody has told this one to be in use.
+        for here, there in joined:
+            self._joint(here, there)
 
     def _bury(self) -> set[str]:
         # What the dead left is removed, so that their peers can give up the rings that they kept for them.
