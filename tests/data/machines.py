@@ -39,11 +39,14 @@ class Worker:
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.pid = self._process.pid
-        assert self._answer() == "ready"
+        self._ready = False  # which is waited for when it is first asked, so that several can start at once
 
     def ask(self, **command: Any) -> Any:
         """Has it do something."""
         assert self._process.stdin is not None
+        if not self._ready:
+            assert self._answer() == "ready"
+            self._ready = True
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         return self._answer()

@@ -15,6 +15,7 @@ from tests.simulation.witness import BrokenPromise
 
 TOPICS = ("a/b", "a/c", "d", "e/f/g")
 FILTERS = ("**", "a/*", "a/b", "d", "e/**", "*/*/*")
+FAULTS = ("join", "leave", "kill", "vanish", "sleep", "cut", "deaf", "heal", "reset", "jump", "break")
 PEACE_S = 20.0
 """Within this time after the last fault everybody must know everybody."""
 
@@ -83,9 +84,7 @@ class DataWorld:
     def _fault(self) -> None:
         random = self.clock.random
         host, other = random.choice(self.hosts), random.choice(self.hosts)
-        kind = random.choice(
-            ("join", "leave", "kill", "vanish", "sleep", "cut", "deaf", "heal", "reset", "jump", "break")
-        )
+        kind = random.choice(FAULTS)
         self.clock.note(host.name, kind)
         if kind == "join":
             self._add_end(host).start()
