@@ -27,7 +27,7 @@ class DataWorld:
         clock = self.clock = Clock(seed)
         clock.tracing = tracing
         self.network = Network(clock)
-        self.seconds = clock.between(5.0, 30.0)
+        self.seconds = clock.between(5.0, 30.0 if size is None else 8.0)
         self.loss = clock.random.choice((0.0, 0.1, 0.5, 0.9))
         self._one_way: set[tuple[str, str]] = set()
         self.walls: set[tuple[str, str]] = set()

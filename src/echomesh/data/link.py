@@ -61,6 +61,7 @@ ANSWER_S: Final = 10.0
 _READ_BYTES: Final = 64 << 10
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 5.0
+_AGAIN_S: Final = 0.1
 GRACE_BEACONS: Final = 4.5
 """A restarted participant knows its neighbours again within this many beacons: who is not told by then is gone."""
 
@@ -296,9 +297,9 @@ class PublisherLink(_Link[PartToPub, PubInsertSubscriber]):
         self._tries: dict[bytes, int] = {}
 
     def _forgotten(self, id: bytes, told: PubInsertSubscriber) -> None:
-        # After a while that grows: what resets a stream may do so again.
+        # After a while that grows: the subscriber may be about to leave, and what resets a stream may do so again.
         tries = self._tries[id] = self._tries.get(id, 0) + 1
-        pause_s = min(_FIRST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
+        pause_s = min(_AGAIN_S * 2**tries, _LONGEST_PAUSE_S)
         asyncio.get_running_loop().call_later(pause_s, self._ask_again, id, told.reference)
 
     def _ask_again(self, id: bytes, reference: int) -> None:

@@ -86,6 +86,8 @@ class Membership:
         self._number = number
         self._count = count
         self._links: dict[int, _Link] = {}
+        self.deadline = float("inf")
+        """When somebody may have been silent for too long: not later than that, since who is heard has more time."""
 
     # Beacons
 
@@ -117,13 +119,14 @@ class Membership:
                 self._count("participants too many")
                 return None
             peer = self.peers[hello.id] = Peer(hello, ip, now)
+            self.deadline = min(self.deadline, now + self._expiry_s)
         return peer
 
     def _dial(self, peer: Peer, now: float) -> None:
         if sum(link.dialed is not None and link.peer is None for link in self._links.values()) >= MAX_DIALS:
             return  # the next beacon comes soon
         peer.dial = self._number()
-        self._links[peer.dial] = _Link(peer.ip, peer.hello.id, now, now)
+        self._add(peer.dial, _Link(peer.ip, peer.hello.id, now, now))
         self.effects.append(Dial(peer.dial, peer.ip, peer.hello.port))
 
     # Connections
@@ -133,8 +136,12 @@ class Membership:
         if sum(link.peer is None and link.dialed is None for link in self._links.values()) >= MAX_STRANGERS:
             self._count("strangers too many")
             return False
-        self._links[connection] = _Link(ip, None, now, now)
+        self._add(connection, _Link(ip, None, now, now))
         return True
+
+    def _add(self, connection: int, link: _Link) -> None:
+        self._links[connection] = link
+        self.deadline = min(self.deadline, link.opened + min(STRANGER_S, self._expiry_s))
 
     @property
     def size(self) -> int:
@@ -219,6 +226,8 @@ class Membership:
 
     def expire(self, now: float) -> None:
         """Drops who was not heard for too long."""
+        if now < self.deadline:
+            return
         for connection, link in list(self._links.items()):
             if now >= self._end(link):
                 self._count("silent connections")
@@ -227,13 +236,9 @@ class Membership:
             if now >= peer.heard + self._expiry_s:
                 self._count("participants expired")
                 self._drop(peer)
-
-    @property
-    def deadline(self) -> float:
-        """When somebody will have been silent for too long; infinity where nobody is known."""
         ends = [peer.heard + self._expiry_s for peer in self.peers.values()]
         ends += [self._end(link) for link in self._links.values()]
-        return min(ends, default=float("inf"))
+        self.deadline = min(ends, default=float("inf"))
 
     def _end(self, link: _Link) -> float:
         return link.opened + STRANGER_S if link.peer is None else link.received + self._expiry_s
