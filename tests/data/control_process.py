@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import sys
-import threading
 import time
 from typing import Any
 
@@ -59,8 +58,7 @@ class UserProcess:
         self.nukleus = Nukleus(
             name, self.streams, directory=self.options.root, capacities=SMALL, stream_capacity=RING_BYTES
         )
-        self._thread = threading.Thread(target=self.nukleus.run)
-        self._thread.start()
+        self._driven = asyncio.create_task(self.nukleus.serve())
         self.process = Process(name, str(self.options.root), leave_proof(self.nukleus.place), os.getpid())
         self.links: dict[str, PublisherLink | SubscriberLink] = {}
         self.lost: dict[str, list[str]] = {}
@@ -82,14 +80,14 @@ class UserProcess:
                 assert isinstance(found, PublisherLink)
                 return {other.hex(): told.stream for other, told in found.matched.items()}
             case {"send": id, "text": text}:
-                self._send(id, text)
+                await self._send(id, text)
             case {"fork": seconds}:
                 return forked(seconds)
             case {"reset": id}:
                 found = self.links[id]
                 for other, told in list(found.matched.items()):
                     assert isinstance(told, PubInsertSubscriber)
-                    self.streams.initiated[told.stream].reset()
+                    (await self._stream(told.stream)).reset()
                     found.forget(other)
             case {"facts": _}:
                 return {
@@ -142,18 +140,24 @@ class UserProcess:
         self.lost[made.id.hex()] = lost
         return made.id.hex()
 
-    def _send(self, id: str, text: str) -> None:
+    async def _stream(self, number: int) -> Stream:
+        # The participant may be quicker than the subscriber's answer to the stream's beginning.
+        while number not in self.streams.initiated:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        return self.streams.initiated[number]
+
+    async def _send(self, id: str, text: str) -> None:
         found = self.links[id]
         assert isinstance(found, PublisherLink)
-        for told in found.matched.values():
-            self.streams.initiated[told.stream].send(text.encode())
+        for told in list(found.matched.values()):
+            (await self._stream(told.stream)).send(text.encode())
 
     async def close(self) -> None:
         """Leaves as a user's program does."""
         for found in self.links.values():
             await found.close()
         self.nukleus.stop()
-        self._thread.join()
+        await self._driven
         self.nukleus.close()
 
 
