@@ -114,22 +114,23 @@ def test_hosts_of_different_domains_do_not_talk(shm_dir: Path) -> None:
         eventually(lambda: listing(one)["counters"].get("beacons of other domains", 0) > 0, True)
 
 
-def test_one_in_a_container_that_only_seems_to_be_on_this_host_gets_no_shared_memory(shm_dir: Path) -> None:
-    # It has the host's network, the participant's cookie, and a nukleus of the same name in a directory of the same
-    # path: of another /dev/shm.
+def test_those_in_containers_that_only_seem_to_be_on_this_host_get_no_shared_memory(shm_dir: Path) -> None:
+    # They have the host's network, the participant's cookie, and nuklei of the same name in directories of the same
+    # path: each of a /dev/shm of its own.
     with hosts(1, shm_dir) as (host,):
         beside = host.worker("same")
         subscriber = beside.sub("a")
         address = host.address()
-        container = ContainerMachine(host)
-        inside = container.worker("same", ECHOMESH_TEST_ADDRESS=f"{address.port}:{address.cookie.hex()}")
+        told = {"ECHOMESH_TEST_ADDRESS": f"{address.port}:{address.cookie.hex()}"}
+        inside, next_door = ContainerMachine(host).worker("same", **told), ContainerMachine(host).worker("same", **told)
         try:
-            publisher = inside.pub("a")
-            inside.sees(publisher, {subscriber: "none"})
+            publisher, neighbour = inside.pub("a"), next_door.sub("a")
+            inside.sees(publisher, {subscriber: "none", neighbour: "none"})
             local = beside.pub("a")
-            beside.sees(local, {subscriber: "shm"})
+            beside.sees(local, {subscriber: "shm", neighbour: "none"})
         finally:
             inside.kill()
+            next_door.kill()
 
 
 class ContainerMachine(HostMachine):

@@ -93,6 +93,7 @@ class LocalEnd:
     def told(self, data: bytes) -> None:
         """The participant says something."""
         for message in self._messages.feed(data):
+            self.host.world.clock.note(self.host.name, f"tells {self.topic} {type(message).__name__}")
             self._take(message)
 
     def _take(self, message: Message) -> None:

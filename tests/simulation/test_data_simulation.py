@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.data_world import DataWorld
+from tests.simulation.test_simulation import assert_repeats
 from tests.support.counts import count
 
 
@@ -18,6 +19,11 @@ def test_memberships_and_matches_agree_in_the_end_whatever_goes_wrong() -> None:
 def test_fifty_participants_agree_too() -> None:
     for seed in range(count(1, 20)):
         run(seed, size=50)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_run_is_made_from_its_seed_alone(seed: int) -> None:
+    assert_repeats("tests.simulation.data", seed)
 
 
 def run(seed: int, size: int | None = None) -> None:

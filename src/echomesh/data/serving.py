@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from typing import Final
 
 import uvloop
 
@@ -16,11 +17,15 @@ from echomesh.data.config import DataOptions
 from echomesh.data.participant import Participant
 from echomesh.errors import EchomeshError
 
+_FILES: Final = 16384
+"""Open files that a participant may need: a connection for each publisher, subscriber and participant."""
+
 
 def serve(options: DataOptions, ready: Callable[[Participant], None], *, service: bool) -> None:
     """Runs a participant until the last process has left, or a signal ends it."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection for each publisher and subscriber
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, wanted), most))
 
     async def run() -> None:
         async with Participant(options, service=service) as participant:
