@@ -98,6 +98,31 @@ def test_a_stream_that_was_reset_is_made_again(shm_dir: Path) -> None:
         eventually(lambda: two.facts()["received"], ["again"])
 
 
+@pytest.mark.parametrize("ending", ["close", "kill"])
+def test_what_was_sent_is_read_before_processes_are_taken_apart(shm_dir: Path, ending: str) -> None:
+    with machine(shm_dir / "m") as here:
+        one, two, three = here.worker("one"), here.worker("two"), here.worker()
+        publisher, subscriber = one.pub("a"), two.sub("a")
+        one.sees(publisher, {subscriber: "shm"})
+        one.ask(send=publisher, text="first")
+        eventually(lambda: two.facts()["received"], ["first"])
+        two.send(signal.SIGSTOP)
+        one.ask(send=publisher, text="last")
+        if ending == "close":
+            one.ask(close=publisher)
+        else:
+            one.kill()
+        # The participant had all the time that it needs to be hasty: these came and went meanwhile.
+        watching, passing = three.pub("x"), three.sub("x")
+        three.sees(watching, {passing: "shm"})
+        three.ask(close=watching)
+        eventually(lambda: three.facts()["reset"] > 0, True)
+        assert (here.root / "one").exists()
+        two.send(signal.SIGCONT)
+        eventually(lambda: two.facts()["received"], ["first", "last"])
+        eventually(lambda: (here.root / "one").exists(), ending == "close")
+
+
 def test_processes_that_an_earlier_participant_joined_are_taken_apart(shm_dir: Path) -> None:
     with machine(shm_dir / "m") as here:
         one, two = here.worker(), here.worker()

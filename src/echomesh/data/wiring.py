@@ -241,16 +241,17 @@ class Wiring:
             self._joint(here, there)
 
     def _bury(self) -> set[str]:
-        # What the dead left is removed, so that their peers can give up the rings that they kept for them.
-        alive, dead = set(), False
+        # What the dead left is removed, so that their peers can give up the rings that they kept for them; but not
+        # before all that they sent was read, for what is large stands in their files.
+        alive: set[str] = set()
+        dead: set[str] = set()
         for place in self._directory.places():
-            if place.foreign() or place.owner_pid() is not None:
-                alive.add(place.name)
-            else:
-                dead = True
-        if dead:
+            living = place.foreign() or place.owner_pid() is not None
+            (alive if living else dead).add(place.name)
+        spared = {name for name in dead if not all(self._drained(reader, name) for reader in alive)}
+        if dead - spared:
             with contextlib.suppress(BusyError, StorageError), self._directory.locked():
-                self._directory.clean()
+                self._directory.clean(spared)
         for name in self._controllers.keys() - alive:
             self._controllers.pop(name).close()
         return alive

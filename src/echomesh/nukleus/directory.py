@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,14 +152,14 @@ class Directory:
                     continue
             yield
 
-    def clean(self) -> list[str]:
+    def clean(self, spared: Container[str] = ()) -> list[str]:
         """Removes what dead nuklei left, under the lock, and tells their names; foreign ones are left alone."""
         removed = []
         for path in self.root.iterdir():
             if path.name.startswith(_MAKING):
                 shutil.rmtree(path, ignore_errors=True)
         for place in self.places():
-            if place.foreign() or place.path.is_symlink() or not self._ours(place):
+            if place.name in spared or place.foreign() or place.path.is_symlink() or not self._ours(place):
                 continue
             if place.owner_pid() is None:
                 self._remove(place)
