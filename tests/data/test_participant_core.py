@@ -216,7 +216,7 @@ def test_one_that_comes_back_before_it_was_missed_takes_its_own_place() -> None:
 
 def test_one_whose_nukleus_is_dead_is_gone_though_its_connection_is_open() -> None:
     core, publisher, subscriber = wired()
-    core.core.alive({"pn"}, 1.0)
+    core.core.dead({"sn"}, 1.0)
     assert core.said() == {publisher: [PubRemoveSubscriber(Gone(SUB))]}
     assert core.done == [Close(subscriber), Unwire(70)]
 

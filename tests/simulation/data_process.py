@@ -44,6 +44,7 @@ class LocalEnd:
         self.known: dict[bytes, Path] = {}
         """Whom it is matched with, and how."""
         self.streams: dict[bytes, Wired] = {}
+        self._broken: set[bytes] = set()
         self._messages: wire.Messages[Message] = wire.Messages(Message, wire.LINK_BYTES)
 
     def start(self) -> None:
@@ -56,6 +57,7 @@ class LocalEnd:
         self.number = number
         self._messages = wire.Messages(Message, wire.LINK_BYTES)
         self.known.clear()
+        self._broken.clear()
         credentials = Credentials(b"cookie", "sim")
         process = Process(f"p{self.id.hex()[:6]}", "", b"proof" if self.shares else b"none")
         self.host.world.clock.after(GRACE_BEACONS, lambda: self._end_grace(number))
@@ -85,6 +87,7 @@ class LocalEnd:
         if self.publishes and self.number is not None and self.streams and self.known.keys() >= self.streams.keys():
             id, made = self.streams.popitem()
             del self.known[id]
+            self._broken.add(id)
             self._say(Lost(made.reference))
 
     def _say(self, message: Message) -> None:
@@ -114,7 +117,8 @@ class LocalEnd:
                 if path is Path.SHARED_MEMORY:
                     self._say(Ready(reference))
             case PubRemoveSubscriber(gone) | SubRemovePublisher(gone):
-                if self.known.pop(gone.id, None) is None:
+                # It may have left just when it was asked for another stream.
+                if self.known.pop(gone.id, None) is None and gone.id not in self._broken:
                     raise BrokenPromise(f"{self.topic} lost somebody that it did not know")
                 self.streams.pop(gone.id, None)
             case _:
@@ -124,3 +128,4 @@ class LocalEnd:
         if id in self.known:
             raise BrokenPromise(f"{self.topic} was told twice of the same one")
         self.known[id] = path
+        self._broken.discard(id)

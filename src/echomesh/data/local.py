@@ -89,9 +89,13 @@ class Locals:
         """The publisher or subscriber of that id."""
         return self._by_id.get((publishes, id))
 
-    def beyond(self, nuklei: set[str]) -> list[End]:
-        """Those that belong to none of these nuklei, though they once did to one."""
-        return [end for end in self._by_connection.values() if end.nukleus and end.nukleus not in nuklei]
+    def nuklei(self) -> set[str]:
+        """The nuklei that they belong to."""
+        return {end.nukleus for end in self._by_connection.values() if end.nukleus}
+
+    def of(self, nuklei: set[str]) -> list[End]:
+        """Those that belong to one of these nuklei."""
+        return [end for end in self._by_connection.values() if end.nukleus in nuklei]
 
     def join(self, end: End, pairs: list[tuple[Member, Member]]) -> None:
         """One came: it is told who is there, and those who are there are told of it."""

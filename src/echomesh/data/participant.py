@@ -87,7 +87,7 @@ class Participant:
             self.port = await self._listen_locally()
             cookie = secrets.token_bytes(32)
             self.core = self._make_core(links, cookie)
-            self._wiring = Wiring(self.home.directory, self.options.beacon_s, self._wired, self._alive)
+            self._wiring = Wiring(self.home.directory, self.options.beacon_s, self._wired, self._in_use, self._dead)
             self._wiring.start()
             self._beacon = BeaconSocket(self.options, self._heard)
             for server in self._servers:
@@ -199,8 +199,11 @@ class Participant:
         self.core.wired(reference, made)
         self._flush()
 
-    def _alive(self, nuklei: set[str]) -> None:
-        self.core.alive(nuklei, self._loop.time())
+    def _in_use(self) -> set[str]:
+        return self.core.locals.nuklei()
+
+    def _dead(self, nuklei: set[str]) -> None:
+        self.core.dead(nuklei, self._loop.time())
         self._flush()
 
     def _advance(self) -> None:
@@ -214,11 +217,13 @@ class Participant:
     def _flush(self) -> None:
         if self._closed:
             return
-        for output in self.core.take():
-            self._do(output)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self.core.deadline, self._advance)
+        try:
+            for output in self.core.take():
+                self._do(output)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self.core.deadline, self._advance)
 
     def _do(self, output: Output) -> None:
         match output:

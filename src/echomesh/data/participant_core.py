@@ -198,9 +198,9 @@ class ParticipantCore:
         """A `Wire` was done."""
         self.locals.wired(reference, made)
 
-    def alive(self, nuklei: set[str], now: float) -> None:
-        """Which nuklei live: who belongs to another one is gone, though a child may have kept its connection."""
-        for end in self.locals.beyond(nuklei):
+    def dead(self, nuklei: set[str], now: float) -> None:
+        """These nuklei are dead: who belongs to one is gone, though a child may have kept its connection."""
+        for end in self.locals.of(nuklei):
             self._count("processes found dead")
             self._close(end.connection)
             self._left(end.connection, now)

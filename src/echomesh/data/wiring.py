@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from echomesh.data.outputs import Streamed, Unwire, Wire
 from echomesh.data.proof import has_proof
-from echomesh.errors import BusyError, CommandError, CommandRefused, EchomeshError, StorageError
+from echomesh.errors import BusyError, CommandRefused, EchomeshError, StorageError
 from echomesh.native.mapping import Mapping
 from echomesh.native.ring import Ring
 from echomesh.nukleus import sync
@@ -27,6 +27,8 @@ from echomesh.nukleus.links import sound
 
 _log = logging.getLogger(__name__)
 
+_FAILURES: Final = (EchomeshError, OSError)
+"""What working on a process that may be stopped, dying or dead may end with."""
 _THREADS: Final = 64
 _COMMAND_S: Final = 2.0
 _RETRY_S: Final = 0.05
@@ -63,7 +65,7 @@ class _Job:
 
 
 class Wiring:
-    """Does `Wire` and `Unwire`; `on_wired` tells when a stream is there, `on_alive` now and then which nuklei live.
+    """Does `Wire` and `Unwire`; `on_wired` tells when a stream is there, `on_dead` which nuklei `in_use` are dead.
 
     It belongs to one event loop.
     """
@@ -73,12 +75,14 @@ class Wiring:
         directory: Directory,
         beacon_s: float,
         on_wired: Callable[[int, Streamed], None],
-        on_alive: Callable[[set[str]], None],
+        in_use: Callable[[], set[str]],
+        on_dead: Callable[[set[str]], None],
     ) -> None:
         self._directory = directory
         self._beacon_s = beacon_s
         self._on_wired = on_wired
-        self._on_alive = on_alive
+        self._in_use = in_use
+        self._on_dead = on_dead
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="wiring")
         self._controllers: dict[str, sync.Controller] = {}
         self._joints: dict[tuple[str, str], _Joint] = {}
@@ -139,7 +143,7 @@ class Wiring:
                 async with job.joint.lock:
                     await self._join(job.joint)
                 job.made = await self._in_thread(self._stream, job)
-            except EchomeshError as error:
+            except _FAILURES as error:
                 # It is stopped, or dead: then its connection will end, and with that this job.
                 self.failures += 1
                 _log.info("the stream %d is not there yet: %s", job.wire.reference, error)
@@ -179,7 +183,7 @@ class Wiring:
 
     def _try(self, act: Callable[[Any], None], argument: Any) -> None:
         # It is there no more, or its nukleus is not, or can't be told: nothing that matters is left in any case.
-        with contextlib.suppress(CommandError):
+        with contextlib.suppress(*_FAILURES):
             act(argument)
 
     def _controller(self, name: str) -> sync.Controller:
@@ -209,17 +213,24 @@ class Wiring:
             (wire.publisher, made.prepared, True),
             (wire.subscriber, made.bound, False),
         ):
-            with contextlib.suppress(CommandError):
+            with contextlib.suppress(*_FAILURES):
                 controller = self._controller(name)
-                self._try(controller.unprepare if publishes else controller.unbind, reference)
+                (controller.unprepare if publishes else controller.unbind)(reference)
 
     async def _tend(self) -> None:
         for turn in itertools.count(1):
             await asyncio.sleep(TEND_BEACONS * self._beacon_s)
-            if turn == ADOPT_BEACONS / TEND_BEACONS:
-                self._adopt(await self._in_thread(self._left_behind))
-            alive: set[str] = await self._in_thread(self._bury)
-            self._on_alive(alive)
+            # Asked before: who came since then may not have been seen.
+            in_use = self._in_use()
+            try:
+                if turn == ADOPT_BEACONS / TEND_BEACONS:
+                    self._adopt(await self._in_thread(self._left_behind))
+                alive: set[str] = await self._in_thread(self._bury)
+            except _FAILURES as error:
+                _log.info("the directory can't be looked at now: %s", error)
+                continue
+            if in_use - alive:
+                self._on_dead(in_use - alive)
             unused = asyncio.get_running_loop().time() - PART_BEACONS * self._beacon_s
             for joint in list(self._joints.values()):
                 whole = alive.issuperset(joint.names)
@@ -243,6 +254,7 @@ class Wiring:
     def _bury(self) -> set[str]:
         # What the dead left is removed, so that their peers can give up the rings that they kept for them; but not
         # before all that they sent was read, for what is large stands in their files.
+        commanded = set(self._controllers)
         alive: set[str] = set()
         dead: set[str] = set()
         for place in self._directory.places():
@@ -252,7 +264,7 @@ class Wiring:
         if dead - spared:
             with contextlib.suppress(BusyError, StorageError), self._directory.locked():
                 self._directory.clean(spared)
-        for name in self._controllers.keys() - alive:
+        for name in commanded - alive:
             self._controllers.pop(name).close()
         return alive
 
@@ -265,7 +277,7 @@ class Wiring:
                 joint.joined = False
                 if not joint.uses:
                     del self._joints[joint.names]
-        except CommandError as error:
+        except _FAILURES as error:
             _log.info("%s and %s stay joined for now: %s", *joint.names, error)
         finally:
             joint.parting = False
