@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.conftest import Mesh
+from tests.cli.quick import Quick
 from tests.support.ports import free_port
 
 
@@ -36,18 +38,18 @@ def test_it_says_where_it_is_and_leaves_no_file(mesh: Mesh, number: int) -> None
     assert not mesh.root.exists()
 
 
-def test_a_second_one_is_refused_with_the_process_that_is_there(mesh: Mesh) -> None:
+def test_a_second_one_is_refused_with_the_process_that_is_there(mesh: Mesh, quick: Quick) -> None:
     port = str(free_port(udp=True))
     with participant(mesh, "--beacon-port", port) as (process, _):
-        result = mesh.run("participant", "--beacon-port", port, "--port", "0")
+        result = quick("participant", "--beacon-port", port, "--port", "0")
         assert result.returncode == 1
         assert f"belongs to process {process.pid}" in result.stderr
 
 
-def test_those_that_are_known_are_listed(mesh: Mesh) -> None:
+def test_those_that_are_known_are_listed(mesh: Mesh, quick: Quick) -> None:
     with participant(mesh, "--beacon-port", str(free_port(udp=True))):
-        facts = mesh.json("participants", "--json")
-        listed = mesh.run("participants").stdout
+        facts = json.loads(quick("participants", "--json").stdout)
+        listed = quick("participants").stdout
     (seen,) = facts["participants"]
     assert seen["linked"] is True
     assert (seen["publishers"], seen["subscribers"]) == ([], [])
@@ -55,8 +57,8 @@ def test_those_that_are_known_are_listed(mesh: Mesh) -> None:
     assert "this machine" in listed
 
 
-def test_with_no_participant_there_is_a_hint(mesh: Mesh) -> None:
-    result = mesh.run("participants")
+def test_with_no_participant_there_is_a_hint(quick: Quick) -> None:
+    result = quick("participants")
     assert result.returncode == 1
     assert "`echomesh participant`" in result.stderr.replace("\n", " ")
 
@@ -65,8 +67,10 @@ def test_with_no_participant_there_is_a_hint(mesh: Mesh) -> None:
     ("option", "value", "word"),
     [("--group", "10.0.0.1", "multicast"), ("--peer", "host:0", "host:port"), ("--port", "70000", "65535")],
 )
-def test_an_option_that_can_not_be_used_is_a_usage_error(mesh: Mesh, option: str, value: str, word: str) -> None:
-    result = mesh.run("participant", option, value)
+def test_an_option_that_can_not_be_used_is_a_usage_error(
+    mesh: Mesh, quick: Quick, option: str, value: str, word: str
+) -> None:
+    result = quick("participant", option, value)
     assert result.returncode == 2
     assert word in result.stderr
     assert not mesh.root.exists()

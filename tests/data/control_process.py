@@ -14,6 +14,7 @@ from typing import Any
 
 from echomesh.data.config import DataOptions
 from echomesh.data.link import PublisherLink, SubscriberLink
+from echomesh.data.looking import look
 from echomesh.data.messages import Process, PubInsertSubscriber
 from echomesh.data.proof import leave_proof
 from echomesh.data.starting import Home
@@ -81,6 +82,9 @@ class UserProcess:
                 return {other.hex(): told.stream for other, told in found.matched.items()}
             case {"send": id, "text": text}:
                 await self._send(id, text)
+            case {"look": _}:
+                found_here = await asyncio.to_thread(look, self.options)
+                return {"ips": [seen.ip for seen in found_here.participants], "counters": found_here.counters}
             case {"fork": seconds}:
                 return forked(seconds)
             case {"reset": id}:

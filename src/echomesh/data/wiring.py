@@ -113,10 +113,12 @@ class Wiring:
             self._spawn(self._unmake(job))
 
     async def close(self) -> None:
-        """Stops working; streams that are there stay."""
+        """Stops working; streams that are there stay, and what the dead left goes."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(*_FAILURES):
+            await self._in_thread(self._bury)
         for controller in self._controllers.values():
             controller.close()
         self._controllers.clear()
