@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from echomesh.data import local, wire
 from echomesh.data import participant_core as rules
-from echomesh.data import wire
 from echomesh.data.membership import Close, Dial
 from echomesh.data.messages import (
     VERSION,
@@ -305,6 +305,21 @@ def test_a_participant_that_comes_is_told_all_and_tells_all() -> None:
         link: [PartInit([Endpoint(PUB, "a/b")], [], ME)],
         publisher: [PubInsertSubscriber(Reachable(FAR, "10.0.0.2", 6000))],
     }
+
+
+def test_a_long_list_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MAX_LISTED", 2)
+    core = Driven()
+    ends = [Endpoint(bytes([number]) * 16, "a/b") for number in range(5)]
+    core.participant(PartInit([], ends, OTHER))
+    core.said()
+    publisher = core.local(publish())
+    first, *rest = core.said()[publisher]
+    assert isinstance(first, PubInit)
+    told = [subscriber.id for subscriber in first.subscribers]
+    told += [message.subscriber.id for message in rest if isinstance(message, PubInsertSubscriber)]
+    assert len(first.subscribers) == 2
+    assert told == [end.id for end in ends]
 
 
 def test_participants_are_told_of_every_change_here() -> None:

@@ -27,6 +27,8 @@ from echomesh.data.messages import (
 from echomesh.data.outputs import Streamed, Unwire, Wire
 
 LOCAL_IP: Final = "127.0.0.1"
+MAX_LISTED: Final = 1024
+"""Subscribers in one message; the others are told one by one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -102,10 +104,13 @@ class Locals:
         self._by_connection[end.connection] = end
         self._by_id[end.publishes, end.member.id] = end
         if end.publishes:
-            listed = {subscriber.id: subscriber for _, subscriber in pairs[::-1] if not self._shares(end, subscriber)}
-            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in listed.values()]))
+            there: dict[bytes, Member] = {}
+            for _, subscriber in pairs:
+                if len(there) < MAX_LISTED and not self._shares(end, subscriber):
+                    there.setdefault(subscriber.id, subscriber)
+            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in there.values()]))
             for publisher, subscriber in pairs:
-                self.matched(publisher, subscriber, listed=subscriber.id in listed)
+                self.matched(publisher, subscriber, listed=subscriber.id in there)
         else:
             self._send(end.connection, SubInit())
             for publisher, subscriber in pairs:
