@@ -83,10 +83,6 @@ class Locals:
     def __len__(self) -> int:
         return len(self._by_connection)
 
-    def at(self, connection: int) -> End | None:
-        """Who has that connection."""
-        return self._by_connection.get(connection)
-
     def known(self, publishes: bool, id: bytes) -> End | None:
         """The publisher or subscriber of that id."""
         return self._by_id.get((publishes, id))

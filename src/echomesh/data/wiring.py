@@ -88,8 +88,6 @@ class Wiring:
         self._joints: dict[tuple[str, str], _Joint] = {}
         self._jobs: dict[int, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.failures = 0
-        """Commands that had to be tried again."""
 
     def start(self) -> None:
         """Begins to look after processes that go."""
@@ -147,7 +145,6 @@ class Wiring:
                 job.made = await self._in_thread(self._stream, job)
             except _FAILURES as error:
                 # It is stopped, or dead: then its connection will end, and with that this job.
-                self.failures += 1
                 _log.info("the stream %d is not there yet: %s", job.wire.reference, error)
                 job.joint.joined = False
                 with contextlib.suppress(TimeoutError):
