@@ -47,8 +47,8 @@ def options(root: Path, **more: Any) -> DataOptions:
 
 
 @asynccontextmanager
-async def running(chosen: DataOptions) -> AsyncIterator[Participant]:
-    async with asyncio.timeout(30), Participant(chosen, service=True) as participant:
+async def running(chosen: DataOptions, patience_s: float = 30.0) -> AsyncIterator[Participant]:
+    async with asyncio.timeout(patience_s), Participant(chosen, service=True) as participant:
         yield participant
 
 

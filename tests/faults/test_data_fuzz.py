@@ -193,7 +193,7 @@ def test_a_real_participant_serves_on(shm_dir: Path) -> None:
 
     async def test() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-        async with running(chosen) as participant:
+        async with running(chosen, patience_s=1500.0) as participant:
             cookie = participant.core.identity.cookie
             ends = {participant.port: 1, participant.core.hello.port: 0}
             fuzz = DataFuzz(7)
