@@ -17,40 +17,33 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeVar
 
+from echomesh.data.messages import Process as Place
+from echomesh.data.proof import leave_proof
 from echomesh.errors import ClosedError, Forked, UsageError
 from echomesh.native.data_home import Home
 from echomesh.native.streams import Outlet
 from echomesh.native.waiter import Waiter
 from echomesh.nukleus import SMALL, Directory, Nukleus, Stream
-from echomesh.nukleus.nukleus import DEFAULT_SPIN_S
 
-PROOF: Final = "proof"
-"""The file beside the control file that shows a participant that it shares memory with the process."""
-
-_TICK_S = 0.25
-_BUSY_TICK_S = 0.02  # while threads of the user read the rings themselves
-_QUEUE_TICK_S = 0.002  # while messages wait for room in a ring
-_UNCLAIMED = 4096
+_TICK_S: Final = 0.25
+_BUSY_TICK_S: Final = 0.02  # while threads of the user read the rings themselves
+_QUEUE_TICK_S: Final = 0.002  # while messages wait for room in a ring
 
 T = TypeVar("T")
 Ready = Callable[[], object]
 
 
-class Owner(Protocol):
-    """Whom a stream belongs to."""
+class End(Protocol):
+    """A publisher or a subscriber, as its process sees it."""
 
-    def ended(self, stream: Stream) -> None:
-        """The peer will send no more on it."""
+    def began(self, stream: Stream, peer: object) -> None:
+        """A stream of it is open; `peer` is what it was claimed with."""
 
     def lost(self, stream: Stream) -> None:
-        """It is gone."""
+        """The stream is gone, or the peer will send no more on it."""
 
-
-class Flushed(Protocol):
-    """Who may have something to write later."""
-
-    def flush(self) -> bool:
-        """Writes what can go; True when nothing is left."""
+    def resume(self) -> bool:
+        """Writes what found no room before; True when nothing is left."""
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to."""
@@ -62,12 +55,13 @@ class Process:
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
         self.home = Home()
-        self.proof = secrets.token_bytes(32)
-        self.nukleus = Nukleus(f"p{os.getpid()}-{secrets.token_hex(4)}", self, directory=directory, capacities=SMALL)
-        (self.nukleus.place.path / PROOF).write_bytes(self.proof)
+        name = f"p{os.getpid()}-{secrets.token_hex(4)}"
+        self.nukleus = Nukleus(name, self, directory=directory, capacities=SMALL)
         # Only controllers of ours find this nukleus, and those ring: the command ring need not be polled.
         self.nukleus.rings()[-1].connect_reader(self.nukleus.bell)
-        self.ends: weakref.WeakSet[Flushed] = weakref.WeakSet()
+        self.place = Place(name, str(directory.root), leave_proof(self.nukleus.place), os.getpid())
+        """What the participant is told of this process."""
+        self.ends: weakref.WeakSet[Any] = weakref.WeakSet()
         """All publishers and subscribers."""
         self._lock = threading.Lock()
         self._generation = 0
@@ -75,22 +69,19 @@ class Process:
         self._watching: dict[int, tuple[Ready, asyncio.Future[None]]] = {}
         self._listening: set[asyncio.AbstractEventLoop] = set()
         self._opened: dict[tuple[str, int], Stream] = {}
-        self._begun: dict[int, Stream] = {}
+        self._claimed: dict[tuple[str, int], tuple[End, object]] = {}
+        self._expected: dict[int, tuple[End, object]] = {}
         self._waiter = Waiter(self.nukleus.bell)
+        self._armed = -1
         self._waiters = threading.local()
         self._segments = iter(range(1, 1 << 31))
         self._activity = 0
         self._credited = 0
         self._stopping = False
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="echomesh-data", daemon=True)
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="echomesh-data", daemon=True)
         self._thread.start()
-        self._started.wait()
-
-    @property
-    def name(self) -> str:
-        """Of the nukleus."""
-        return self.nukleus.name
+        started.wait()
 
     def pool_of(self, nukleus: str) -> str:
         """Where a nukleus of the directory has its pools."""
@@ -102,13 +93,13 @@ class Process:
 
     # The thread
 
-    def _run(self) -> None:
-        asyncio.run(self._main())
+    def _run(self, started: threading.Event) -> None:
+        asyncio.run(self._main(started))
 
-    async def _main(self) -> None:
+    async def _main(self, started: threading.Event) -> None:
         self.loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
-        self._started.set()
+        started.set()
         bell, heard = self.nukleus.bell, False
         while not self._stopping:
             self._rung.clear()
@@ -119,19 +110,16 @@ class Process:
             elif not heard and not others:
                 self.loop.add_reader(bell.fileno(), self._rung.set)
             heard = not others
+            if (heard or self._watching) and self._arm() and heard:
+                await asyncio.sleep(0)
+                continue
             limit = _BUSY_TICK_S if others else _TICK_S
-            if heard:
-                if self._arm():
-                    continue
-                if self._waiter.polls:
-                    limit = _QUEUE_TICK_S
-            if self._queues():
+            if self._queues() or (heard and self._waiter.polls):
                 limit = _QUEUE_TICK_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._rung.wait(), limit)
             if heard:
                 bell.silence()
-        await asyncio.sleep(0)
 
     def _others_read(self) -> bool:
         # Threads that wait for the bell, or were here a moment ago, read the rings; this thread keeps out of their way.
@@ -139,51 +127,59 @@ class Process:
         return bool(self._sleeping or self._watching) or before != self._activity
 
     def _queues(self) -> bool:
-        return self.home.owing or any([not end.flush() for end in list(self.ends)])
+        return self.home.owing or not all([end.resume() for end in list(self.ends)])
 
     def _arm(self) -> bool:
+        # True when there is something to do now, else the bell's FIFO tells when there is.
         with self._lock:
-            if self.nukleus.changed:
-                self._watch()
-            self._waiter.watch(self.nukleus.rings())
+            generation = self._rings_known()
+            if self._armed != generation:
+                self._armed = generation
+                self._waiter.watch(self.nukleus.rings())
         return self._waiter.arm()
+
+    def _rings_known(self) -> int:
+        # Under the lock: a number that changes with the rings that are to be waited for.
+        if self.nukleus.changed:
+            self.nukleus.changed = False
+            self._generation += 1
+        return self._generation
 
     def work(self) -> None:
         """All that there is to do now."""
         with self._lock:
-            self.nukleus.work()
-            if self.nukleus.changed:
-                self._watch()
-        self._after()
+            done = self.nukleus.work()
+        self._after(done)
 
-    def _watch(self) -> None:
-        self.nukleus.changed = False
-        self._generation += 1
+    def kick(self) -> None:
+        """Has the background thread look around now."""
+        self.loop.call_soon_threadsafe(self._rung.set)
 
-    def _after(self) -> None:
+    def _after(self, done: int) -> None:
         # What was read may be for others than the thread that read it.
-        if self.home.owing:
+        if self.home.owing or self._credited != self.home.credited:
             self.home.owing = False
-            for end in list(self.ends):
-                end.flush()
-        elif self._credited != self.home.credited:
             self._credited = self.home.credited
             for end in list(self.ends):
-                end.flush()
+                end.resume()
+        if not done:
+            return
         for key, (ready, future) in list(self._watching.items()):
             if ready() and self._watching.pop(key, None) is not None:
-                loop = future.get_loop()
                 with contextlib.suppress(RuntimeError):  # that loop was closed
-                    loop.call_soon_threadsafe(_resolve, future)
-        if self._sleeping - {threading.get_ident()}:
+                    future.get_loop().call_soon_threadsafe(_resolve, future)
+        if self._sleeping and self._sleeping != {threading.get_ident()}:
             self.nukleus.bell.ring()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Runs a coroutine in the background thread."""
-        self.check()
-        if threading.current_thread() is self._thread:
+        try:
+            self.check()
+            if threading.current_thread() is self._thread:
+                raise UsageError("the background thread can't wait for itself: do this in another thread")
+        except BaseException:
             coroutine.close()
-            raise UsageError("the background thread can't wait for itself: do this in another thread")
+            raise
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def check(self) -> None:
@@ -198,92 +194,192 @@ class Process:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            self.nukleus.read()
+            done = self.nukleus.read()
         finally:
             self._lock.release()
-        self._after()
+        self._after(done)
         return True
 
-    def wait(self, ready: Ready, timeout: float | None = None, spin: float = DEFAULT_SPIN_S) -> bool:
+    def wait(self, ready: Ready, timeout: float | None = None, spin: float = 0.0) -> bool:
         """Waits until something is so, reading meanwhile; False when it takes longer than `timeout` seconds."""
         me = threading.get_ident()
-        waiter, generation = getattr(self._waiters, "mine", (None, -1))
-        if waiter is None:
-            waiter = Waiter(self.nukleus.bell)
+        mine = getattr(self._waiters, "mine", None)
+        if mine is None:
+            mine = self._waiters.mine = _Mine(Waiter(self.nukleus.bell))
         deadline = None if timeout is None else time.monotonic() + timeout
         self._sleeping.add(me)
         try:
             while True:
                 self.home.activity += 1
                 self.check()
-                mine = self.read()
+                read = self.read()
                 if ready():
                     return True
                 left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
                 if left <= 0:
                     return False
-                if self.home.owing or not mine:
+                if not read or self.home.owing:
                     left = min(left, _QUEUE_TICK_S)
-                if generation != self._generation or self.nukleus.changed:
+                if mine.generation != self._generation or self.nukleus.changed:
                     with self._lock:
-                        if self.nukleus.changed:
-                            self._watch()
-                        generation = self._generation
-                        waiter.watch(self.nukleus.rings())
-                    self._waiters.mine = waiter, generation
-                if waiter.next(left, spin) == self._commands(waiter):
+                        mine.generation = self._rings_known()
+                        rings = self.nukleus.rings()
+                    mine.commands = len(rings) - 1
+                    mine.waiter.watch(rings)
+                if mine.waiter.next(left, spin) == mine.commands:
                     self.work()
         finally:
             self._sleeping.discard(me)
 
-    def _commands(self, waiter: Waiter) -> int:
-        return waiter.count - 1
-
     async def until(self, ready: Ready, timeout: float | None = None) -> bool:
         """As `wait`, in the caller's event loop."""
-        loop = asyncio.get_running_loop()
-        self._listen(loop)
-        async with _limit(timeout) as limited:
-            while True:
-                self.home.activity += 1
-                self.check()
-                self.read()
-                if ready():
-                    return True
-                future = loop.create_future()
-                key = id(future)
-                self._watching[key] = ready, future
-                try:
-                    if self._arm_for(loop):
-                        await asyncio.sleep(0)
-                        continue
-                    await future
-                finally:
-                    self._watching.pop(key, None)
-        return not limited.expired() or bool(ready())
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until(ready, asyncio.get_running_loop())
+        except TimeoutError:
+            return bool(ready())
+        return True
 
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _until(self, ready: Ready, loop: asyncio.AbstractEventLoop) -> None:
         if loop not in self._listening:
             self._listening = {one for one in self._listening if not one.is_closed()} | {loop}
             loop.add_reader(self.nukleus.bell.fileno(), self._heard, loop)
+        while True:
+            self.home.activity += 1
+            self.check()
+            self.read()
+            if ready():
+                return
+            future = loop.create_future()
+            self._watching[id(future)] = ready, future
+            try:
+                if self._something():
+                    await asyncio.sleep(0)
+                else:
+                    await future
+            finally:
+                self._watching.pop(id(future), None)
 
-    def _arm_for(self, loop: asyncio.AbstractEventLoop) -> bool:
-        # True when there is something to read now. A command is the background thread's.
+    def _something(self) -> bool:
+        # Whether there is something to read now; commands are for the background thread.
         if not self._arm():
             return False
         if self.nukleus.rings()[-1].readable():
-            self.loop.call_soon_threadsafe(self._rung.set)
-            return False
+            self.kick()
         return True
 
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
         self.nukleus.bell.silence()
         self.read()
-        if self._watching and self._arm_for(loop):
+        if self._watching and self._something():
             loop.call_soon(self._heard, loop)
 
     # Streams
 
-    def claim_begun(self, reference: int) -> Stream | None:
-        """The stream that a publisher began for a source reference, if it is there."""
-        return self._begun.pop(reference, None)
+    @contextlib.contextmanager
+    def streams(self) -> Iterator[None]:
+        """No stream changes meanwhile."""
+        self.check()
+        with self._lock:
+            yield
+
+    def outlet(self, nukleus: str) -> Outlet:
+        """The way to a peer."""
+        outlet = self.nukleus.streams.peer(nukleus).outlet
+        if not isinstance(outlet, Outlet):
+            raise UsageError(f"{nukleus} is not routed")
+        return outlet
+
+    def claim(self, nukleus: str, stream_id: int, end: End, peer: object) -> None:
+        """A stream that the participant had this nukleus begin belongs to that publisher."""
+        with self.streams():
+            stream = self._opened.pop((nukleus, stream_id), None)
+            if stream is None:
+                self._claimed[nukleus, stream_id] = end, peer
+            else:
+                self._give(stream, end, peer)
+
+    def unclaim(self, nukleus: str, stream_id: int) -> None:
+        """The stream is not wanted any more; one that is not open yet is reset when it is."""
+        with self.streams():
+            self._claimed.pop((nukleus, stream_id), None)
+
+    def expect(self, reference: int, end: End, peer: object) -> None:
+        """Streams for a bind of that source reference belong to that subscriber."""
+        self._expected[reference] = end, peer
+
+    def unexpect(self, reference: int) -> None:
+        """No more streams come for that reference."""
+        self._expected.pop(reference, None)
+
+    def _give(self, stream: Stream, end: End, peer: object) -> None:
+        stream.context = end
+        end.began(stream, peer)
+
+    def on_begin(self, stream: Stream) -> None:
+        """A publisher's stream to us, or a subscriber's answer to ours."""
+        if stream.initiated:
+            key = stream.peer, stream.outbound_id
+            claimed = self._claimed.pop(key, None)
+            if claimed is None:
+                self._opened[key] = stream  # the participant is about to tell whose it is
+            else:
+                self._give(stream, *claimed)
+            return
+        bound = self.nukleus.references.get(stream.reference)
+        expected = self._expected.get(bound.reference) if bound is not None else None
+        if expected is None:
+            stream.reset()
+            return
+        stream.reply()
+        self._give(stream, *expected)
+
+    def on_data(self, stream: Stream, payload: memoryview) -> None:
+        """Data that nobody takes: the peer is wrong."""
+        raise UsageError(f"{stream.peer} sent data on a stream that belongs to nobody")
+
+    def on_end(self, stream: Stream) -> None:
+        """Nothing more comes; both ends are over then."""
+        self.on_reset(stream)
+        if stream.alive:
+            stream.end()
+
+    def on_reset(self, stream: Stream) -> None:
+        """It is gone."""
+        self._opened.pop((stream.peer, stream.outbound_id), None)
+        end, stream.context = stream.context, None
+        if end is not None:
+            end.lost(stream)
+
+    # The end
+
+    def close(self) -> None:
+        """Ends the thread, and removes all files."""
+        if not self.home.alive:
+            return
+        self._stopping = True
+        self.kick()
+        self._thread.join()
+        self.home.alive = False
+        self.nukleus.close()
+        self.nukleus.bell.ring()  # for threads that still wait
+
+    def forked(self) -> None:
+        """This is a child of the process that it belongs to: nothing here may be touched."""
+        self.home.alive = False
+        for end in list(self.ends):
+            end.forked()
+
+
+class _Mine:
+    """How one thread waits."""
+
+    def __init__(self, waiter: Waiter) -> None:
+        self.waiter = waiter
+        self.generation = -1
+        self.commands = -1
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -125,10 +125,12 @@ class Line(Target):
         self._queue: deque[Entry] = deque()
         self._gaps: deque[tuple[int, int, Reason]] = deque()
         self._dead: dict[int, Reason] = {}
+        self._hello: tuple[bytes, bytes, int, int] | None = None
         self._limit = max(options.queue, options.history)
 
-    def greet(self, history: list[Entry]) -> None:
-        """What it is to have first."""
+    def greet(self, publisher: bytes, topic: str, history: list[Entry]) -> None:
+        """Who publishes, and what it is to have first."""
+        self._hello = publisher, topic.encode(), self.next, self._options.window
         for entry in history:
             entry.left.add(self)
             self._queue.append(entry)
@@ -187,6 +189,10 @@ class Line(Target):
 
     def flush(self) -> bool:
         """Writes what can go; True when nothing is left, and messages may go past the queue again."""
+        if self._hello is not None:
+            if not self.write_hello(*self._hello):
+                return False
+            self._hello = None
         while True:
             if self._gaps:
                 if not self.write_gap(*self._gaps[0]):

@@ -39,6 +39,8 @@ cdef class Target(Taker):
         cdef int64_t token, at
         if length < <int64_t>sizeof(head_t):
             raise BadFrame(f"a frame of {length} bytes on a reply stream")
+        if not self.open:
+            return 0
         if head.kind == CREDIT:
             if not self.taken <= head.sequence <= self.sent or not self.limit <= head.time_ns <= self.sent + MOST_CREDIT:
                 raise BadFrame(f"credit of {head.sequence} taken and {head.time_ns} allowed, with {self.sent} sent")
