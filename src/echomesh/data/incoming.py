@@ -20,7 +20,7 @@ from echomesh.topics import matches, parse_filter
 
 _log = logging.getLogger(__name__)
 
-QUEUE: Final = 1024
+QUEUE: Final = 8192
 _MOST_QUEUE: Final = 1 << 20
 
 RESERVED: Final = "_reply/"

@@ -168,6 +168,10 @@ class Outgoing(Sender):
 
     # Sending
 
+    def pump(self) -> None:
+        """Reads credit that has come."""
+        self._process.read()
+
     def buffer_of(self, data: Any) -> Any:
         """Events are sent in their wire encoding."""
         return data.encode() if isinstance(data, Event) else super().buffer_of(data)

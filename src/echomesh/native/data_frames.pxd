@@ -8,7 +8,8 @@
 #
 # and back:
 #
-#   CREDIT    sequence is how many messages (and gaps) were taken, time_ns how many may be sent, since the stream began
+#   CREDIT    sequence is how many messages (and gaps) were taken, time_ns how many may be sent, since the stream began;
+#             8 bytes more say how many bytes were taken, as `cost` counts them: WINDOW_BYTES more than that may be sent
 #   RELEASE   tokens of pool slots, 8 bytes each, that nobody looks at any more
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
@@ -29,6 +30,8 @@ cdef enum:
     CREDIT = 16
     RELEASE = 17
     STREAM_DATA = 2     # the kind of a stream's event
+    WINDOW_BYTES = 1 << 20
+    FRAME_COST = 64
 
 ctypedef struct head_t:
     uint8_t kind
@@ -52,6 +55,11 @@ cdef inline int64_t now_ns() noexcept nogil:
     cdef timespec t
     clock_gettime(CLOCK_REALTIME, &t)
     return <int64_t>t.tv_sec * 1000000000 + t.tv_nsec
+
+
+cdef inline int64_t cost(uint8_t kind, int64_t length) noexcept nogil:
+    # What a message takes in an inbox, about; of a large one there is its descriptor.
+    return FRAME_COST + length if kind == MESSAGE else FRAME_COST
 
 
 cdef inline frame_t frame_of(int64_t stream_id, uint8_t kind, int64_t sequence, int64_t time_ns) noexcept nogil:

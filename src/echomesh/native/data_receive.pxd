@@ -46,20 +46,21 @@ cdef class Arrival(Taker):
     cdef readonly str peer
     cdef readonly int window
     cdef readonly int64_t expected, received, taken, limit
-    cdef int64_t told
+    cdef int64_t told, received_bytes, taken_bytes, told_bytes
     cdef readonly bint open
     cdef object pool_directory
     cdef dict segments
     cdef list released
 
-    cdef int took(self) except -1
+    cdef int took(self, int64_t cost) except -1
+    cdef bint due(self) noexcept
     cdef bint give_credit(self) except -1
     cdef int take_hello(self, head_t *head, char *body, int64_t length) except -1
     cdef int take_large(self, head_t *head, char *body, int64_t length) except -1
     cdef int take_other(self, head_t *head, char *body, int64_t length) except -1
     cdef int release(self, int64_t token) except -1
     cdef bint give_back(self) except -1
-    cdef int counted(self, head_t *head, int64_t last) except -1
+    cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1
 
 
 cdef class Inbox:

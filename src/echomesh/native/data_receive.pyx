@@ -16,7 +16,8 @@ from libc.string cimport memcpy
 
 from echomesh.errors import BadFrame, EchomeshError
 from echomesh.native.data_frames cimport (
-    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, announce, descriptor_t, frame_of, frame_t, put_frame,
+    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of,
+    frame_t, put_frame,
 )
 from echomesh.native.ring_core cimport align8
 
@@ -121,8 +122,7 @@ cdef class Arrival(Taker):
         if head.kind == MESSAGE:
             if head.prefix > length:
                 raise BadFrame(f"a message of {self.peer} with a prefix longer than itself")
-            self.counted(head, head.sequence)
-            self.received += 1
+            self.counted(head, head.sequence, cost(MESSAGE, length))
             self.inbox.append(self, head, body, length)
         elif head.kind == LARGE:
             self.take_large(head, body, length)
@@ -130,13 +130,15 @@ cdef class Arrival(Taker):
             self.take_other(head, body, length)
         return 0
 
-    cdef int counted(self, head_t *head, int64_t last) except -1:
+    cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1:
         # Numbers must follow on, and stay within the credit: so what can wait here is bounded, whatever the peer does.
         if head.sequence != self.expected or self.expected < 0 or last < head.sequence or last == 0x7FFFFFFFFFFFFFFF:
             raise BadFrame(f"{self.peer} sent number {head.sequence}, where {self.expected} should come")
-        if self.received >= self.limit:
-            raise BadFrame(f"{self.peer} sent more than the {self.limit} messages that it may")
+        if self.received >= self.limit or self.received_bytes - self.told_bytes > WINDOW_BYTES:
+            raise BadFrame(f"{self.peer} sent more than the {self.limit} messages and {WINDOW_BYTES} bytes that it may")
         self.expected = last + 1
+        self.received += 1
+        self.received_bytes += cost
         return 0
 
     cdef int take_large(self, head_t *head, char *body, int64_t length) except -1:
@@ -152,8 +154,7 @@ cdef class Arrival(Taker):
             raise BadFrame(f"{self.peer} named segment {place.token >> 32}, which it did not announce")
         if place.offset < 0 or place.length < 0 or place.length > mapping.size or place.offset > mapping.size - place.length:
             raise BadFrame(f"a descriptor of {self.peer} reaches beyond its segment")
-        self.counted(head, head.sequence)
-        self.received += 1
+        self.counted(head, head.sequence, cost(LARGE, 0))
         made = Slice.__new__(Slice)
         made.mapping = mapping
         made.token = place.token
@@ -170,8 +171,7 @@ cdef class Arrival(Taker):
         if head.kind == HELLO:
             self.take_hello(head, body, length)
         elif head.kind == GAP:
-            self.counted(head, head.time_ns)
-            self.received += 1
+            self.counted(head, head.time_ns, cost(GAP, 0))
             self.inbox.append(self, head, NULL, 0)
         elif head.kind == SEGMENT:
             if len(self.segments) >= MOST_SEGMENTS:
@@ -202,12 +202,17 @@ cdef class Arrival(Taker):
 
     # The way back
 
-    cdef int took(self) except -1:
+    cdef int took(self, int64_t cost) except -1:
         self.taken += 1
-        # From the last credit told until now: in few frames, and soon enough for the publisher never to wait for one.
-        if (self.taken - self.told) * CREDITS_A_WINDOW >= self.window and not self.give_credit():
+        self.taken_bytes += cost
+        if self.due() and not self.give_credit():
             self.inbox.home.owing = True
         return 0
+
+    cdef bint due(self) noexcept:
+        # Credit is told in few frames, and soon enough for the publisher not to wait for it.
+        return (self.taken - self.told) * CREDITS_A_WINDOW >= self.window \
+            or (self.taken_bytes - self.told_bytes) * CREDITS_A_WINDOW >= WINDOW_BYTES
 
     cdef bint give_credit(self) except -1:
         cdef frame_t frame
@@ -216,11 +221,12 @@ cdef class Arrival(Taker):
             return True
         frame = frame_of(self.stream_id, CREDIT, self.taken, limit)
         try:
-            if not put_frame(self.outlet, &frame, NULL, 0, NULL, 0):
+            if not put_frame(self.outlet, &frame, <char *>&self.taken_bytes, 8, NULL, 0):
                 return False
         except EchomeshError:       # the peer's ring is gone or damaged: its end is noticed elsewhere
             return True
         self.told = self.taken
+        self.told_bytes = self.taken_bytes
         self.limit = limit
         announce(self.outlet)
         return True
@@ -249,9 +255,8 @@ cdef class Arrival(Taker):
 
     def settle(self) -> bool:
         """Writes credit and releases that found no room before; False when there is still none."""
-        if self.expected >= 0 and (not self.limit or (self.taken - self.told) * CREDITS_A_WINDOW >= self.window):
-            if not self.give_credit():
-                return False
+        if self.expected >= 0 and (not self.limit or self.due()) and not self.give_credit():
+            return False
         return self.give_back()
 
 
@@ -365,6 +370,7 @@ cdef class Inbox:
         cdef Arrival arrival
         cdef Message made = None
         cdef head_t head
+        cdef int64_t length
         while made is None and self.waiting:
             record = <record_t *>(self.buffer + (self.head & (self.capacity - 1)))
             if record.size < 0:
@@ -374,10 +380,11 @@ cdef class Inbox:
             if head.kind != GAP:
                 made = self.message(record)
             arrival = <Arrival>record.arrival
+            length = record.length
             self.head += record.size
             self.waiting -= 1
             Py_DECREF(arrival)      # the record's
-            arrival.took()
+            arrival.took(cost(head.kind, length))
             if made is None:
                 self.gap(arrival, head.sequence, head.time_ns, head.extra)
             else:

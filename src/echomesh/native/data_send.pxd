@@ -11,6 +11,7 @@ cdef class Target(Taker):
     cdef readonly Outlet outlet
     cdef readonly int64_t stream_id
     cdef readonly int64_t next, sent, taken, limit
+    cdef int64_t sent_bytes, byte_limit
     cdef public bint slow
     cdef readonly bint open
     cdef readonly dict ledger
@@ -19,6 +20,7 @@ cdef class Target(Taker):
     cdef set segments
 
     cdef bint put(self, frame_t *frame, const char *first, int64_t first_length, const char *second, int64_t second_length) except -1
+    cdef bint may(self, int64_t sequence) noexcept
     cdef bint give(self, frame_t *frame, const char *prefix, const char *data, int64_t length) except -1
     cdef bint lend(self, frame_t *frame, const char *prefix, Lease lease) except -1
 
@@ -34,4 +36,5 @@ cdef class Sender:
 
     cdef object push(self, data, int flags, bytes prefix, timeout, bint quiet, int64_t now)
     cdef object push_lease(self, Lease lease, int flags, bytes prefix, timeout, bint quiet)
+    cdef bint pumped(self, Target target) except -1
     cdef void announce_all(self) noexcept

@@ -7,13 +7,14 @@ from libc.string cimport memcpy
 
 from echomesh.errors import BadFrame, BusyError, ClosedError, RingDamaged, UsageError
 from echomesh.native.data_frames cimport (
-    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, announce, descriptor_t, frame_of, now_ns, put_frame,
+    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of, now_ns,
+    put_frame,
 )
 
 cdef enum:
     COPY_WITHOUT_GIL = 65536
     ANNOUNCE_EACH = 64      # of many messages: the reader begins while the rest is written
-    MOST_CREDIT = 1 << 40
+    MOST_CREDIT = 1 << 30
 
 
 cdef class Target(Taker):
@@ -44,8 +45,14 @@ cdef class Target(Taker):
         if head.kind == CREDIT:
             if not self.taken <= head.sequence <= self.sent or not self.limit <= head.time_ns <= self.sent + MOST_CREDIT:
                 raise BadFrame(f"credit of {head.sequence} taken and {head.time_ns} allowed, with {self.sent} sent")
+            if length != <int64_t>sizeof(head_t) + 8:
+                raise BadFrame(f"credit of {length} bytes")
+            memcpy(&token, body + sizeof(head_t), 8)
+            if not self.byte_limit - WINDOW_BYTES <= token <= self.sent_bytes:
+                raise BadFrame(f"{token} bytes are taken, with {self.sent_bytes} sent")
             self.taken = head.sequence
             self.limit = head.time_ns
+            self.byte_limit = token + WINDOW_BYTES
         elif head.kind == RELEASE:
             for at in range(sizeof(head_t), length - 7, 8):
                 memcpy(&token, body + at, 8)
@@ -69,13 +76,17 @@ cdef class Target(Taker):
             self.open = False
         return False
 
+    cdef bint may(self, int64_t sequence) noexcept:
+        # Numbers go out in order, whatever threads do: who comes too early waits as if there were no credit.
+        return self.sent < self.limit and self.sent_bytes < self.byte_limit and sequence == self.next
+
     cdef bint give(self, frame_t *frame, const char *prefix, const char *data, int64_t length) except -1:
-        # Numbers go out in order, whatever threads do: who comes too early waits as if there were no room.
-        if self.sent >= self.limit or frame.head.sequence != self.next:
+        if not self.may(frame.head.sequence):
             return False
         frame.stream_id = self.stream_id
         if not self.put(frame, prefix, frame.head.prefix, data, length):
             return False
+        self.sent_bytes += cost(MESSAGE, frame.head.prefix + length)
         self.sent += 1
         self.next += 1
         return True
@@ -84,7 +95,7 @@ cdef class Target(Taker):
         cdef descriptor_t place
         cdef frame_t segment
         cdef int64_t number = lease.segment.number
-        if self.sent >= self.limit or frame.head.sequence != self.next:
+        if not self.may(frame.head.sequence):
             return False
         if self.lent and self.lent + lease.length > self.lent_limit:
             return False
@@ -102,6 +113,7 @@ cdef class Target(Taker):
             return False
         self.ledger[lease.token] = lease
         self.lent += lease.length
+        self.sent_bytes += cost(LARGE, 0)
         self.sent += 1
         self.next += 1
         return True
@@ -125,8 +137,9 @@ cdef class Target(Taker):
         """Tells of messages that will not come; False when there is no room."""
         cdef frame_t frame = frame_of(self.stream_id, GAP, first, last)
         frame.head.extra = <uint32_t>reason
-        if self.sent >= self.limit or first != self.next or not self.put(&frame, NULL, 0, NULL, 0):
+        if not self.may(first) or not self.put(&frame, NULL, 0, NULL, 0):
             return False
+        self.sent_bytes += cost(GAP, 0)
         self.sent += 1
         self.next = last + 1
         announce(self.outlet)
@@ -189,6 +202,16 @@ cdef class Sender:
         for target in self.live:
             announce(target.outlet)
 
+    cdef bint pumped(self, Target target) except -1:
+        # Credit may be there and nobody has read it. Others may have sent meanwhile: then it is not this message's turn.
+        cdef int64_t before = self.home.credited
+        announce(target.outlet)
+        self.pump()
+        return self.home.credited != before
+
+    def pump(self) -> None:
+        """Reads what subscribers have written."""
+
     cdef object push(self, data, int flags, bytes prefix, timeout, bint quiet, int64_t now):
         # One message to all; None, or what `overflowed` says when some can't have it now.
         cdef Py_buffer view
@@ -232,7 +255,10 @@ cdef class Sender:
                 payload = data if plain else PyBytes_FromStringAndSize(<char *>view.buf, view.len)
                 self.history.append((frame.head.sequence, now, flags, prefix, payload))
             for target in self.live:
-                if target.slow or not target.give(&frame, PyBytes_AS_STRING(prefix), <char *>view.buf, view.len):
+                if target.slow or not (
+                    target.give(&frame, PyBytes_AS_STRING(prefix), <char *>view.buf, view.len) or self.pumped(target)
+                    and target.give(&frame, PyBytes_AS_STRING(prefix), <char *>view.buf, view.len)
+                ):
                     target.slow = True
                     if pending is None:
                         pending = []
@@ -262,7 +288,10 @@ cdef class Sender:
         if self.history is not None:
             self.history.append((frame.head.sequence, now, flags, prefix, lease))
         for target in self.live:
-            if target.slow or not target.lend(&frame, PyBytes_AS_STRING(prefix), lease):
+            if target.slow or not (
+                target.lend(&frame, PyBytes_AS_STRING(prefix), lease) or self.pumped(target)
+                and target.lend(&frame, PyBytes_AS_STRING(prefix), lease)
+            ):
                 target.slow = True
                 if pending is None:
                     pending = []
