@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import Any
 
 import echomesh.sync
-from bench.harness.machine import free_port
 from bench.harness.peer import Peer, Receiver, Role, Run, Sender
 from bench.native.checker import Checker, Stamper
 from echomesh.data.sync import Publisher, Subscriber

@@ -135,7 +135,7 @@ class Incoming(Inbox):
 
     def resume(self) -> bool:
         """Gives credit, and parts of pools back, that found no room before."""
-        return all([arrival.settle() for arrival in list(self._arrivals.values())])
+        return not [arrival for arrival in list(self._arrivals.values()) if not arrival.settle()]
 
     def greeted(self, arrival: Arrival) -> None:
         """Looks at what a publisher says of itself."""
@@ -180,7 +180,7 @@ class Incoming(Inbox):
     def statistics(self) -> SubscriberStatistics:
         """What it got, and how it is."""
         return SubscriberStatistics(
-            self.delivered, self.bytes, self.waiting, len(self._arrivals), self._gaps, dict(self._lost)
+            self.delivered, self.byte_count, self.waiting, len(self._arrivals), self._gaps, dict(self._lost)
         )
 
     @property

@@ -59,19 +59,13 @@ class PublisherStatistics:
 
 
 class Rest:
-    """A message that some subscribers have to be waited for with."""
+    """Something that has to be waited for before a message is sent, or has been given to all."""
 
     def __init__(self, ready: Callable[[], object], timeout: float | None, give_up: Callable[[], None]) -> None:
         self.ready = ready
         self.timeout = timeout
         self.give_up = give_up
         """Ends the wait: drops what did not go, and raises."""
-
-
-class Borrowed(Rest):
-    """A place in the pool that has to be waited for."""
-
-    lease: Lease
 
 
 class Outgoing(Sender):
@@ -196,7 +190,9 @@ class Outgoing(Sender):
     ) -> Rest | None:
         """Leaves the message to the queues of those that can't have it now, and tells what is to be waited for."""
         choices = self.choices
-        expires = None if choices.deadline is None else time_ns / 1e9 + choices.deadline - time.time() + time.monotonic()
+        expires = (
+            None if choices.deadline is None else time_ns / 1e9 + choices.deadline - time.time() + time.monotonic()
+        )
         entry = Entry(sequence, time_ns, flags, prefix, payload, expires)
         with self._guard:
             for line in pending:
@@ -224,10 +220,10 @@ class Outgoing(Sender):
 
     def resume(self) -> bool:
         """Writes what waits in queues, as far as it can go."""
-        if not any([line.slow for line in self.targets]):
+        if not any(line.slow for line in self.targets):
             return True
         with self._guard:
-            return all([line.flush() for line in self.targets if line.slow])
+            return not [line for line in self.targets if line.slow and not line.flush()]
 
     # The pool
 
@@ -240,7 +236,7 @@ class Outgoing(Sender):
 
     def _shed(self) -> bool:
         with self._guard:
-            return any([line.shed() for line in self.targets])
+            return bool([line for line in self.targets if line.shed()])
 
     def unroomed(self, data: Any, flags: int, prefix: bytes, timeout: float | None) -> Rest | None:
         """A large message for which the pool has no room."""
@@ -276,23 +272,23 @@ class Outgoing(Sender):
 
         return Rest(ready, limit, give_up)
 
-    def loaned(self, size: int, timeout: float | None) -> Borrowed:
-        """A place in the pool that the user writes; wait until it is ready."""
+    def borrow(self, size: int, timeout: float | None) -> tuple[list[Lease], Rest]:
+        """A place in the pool: it is in the list once what is to be waited for is ready."""
         if self.state or not self.home.alive:
             self.refuse()
         limit = self.choices.timeout if timeout is None else timeout
+        found: list[Lease] = []
 
         def ready() -> bool:
-            lease = self.room(size, timeout)
+            lease = Outgoing.room(self, size, timeout)
             if lease is not None:
-                found.lease = lease
+                found.append(lease)
             return lease is not None
 
         def give_up() -> None:
             raise self._no_room(limit)
 
-        found = Borrowed(ready, limit, give_up)
-        return found
+        return found, Rest(ready, limit, give_up)
 
     def returned(self, lease: Lease, view: memoryview, timeout: float | None, *, failed: bool) -> Rest | None:
         """Sends what the user wrote, or gives the place back."""
@@ -332,7 +328,7 @@ class Outgoing(Sender):
         dropped = sum((line.dropped for line in targets), self._past)
         return PublisherStatistics(
             sent=self.sequence,
-            bytes=self.bytes,
+            bytes=self.byte_count,
             delivered=self._past_delivered + sum(line.taken for line in targets),
             dropped={reason.text: number for reason, number in dropped.items()},
             subscribers=len(targets),

@@ -1,7 +1,7 @@
 """One nukleus a process: its thread, the streams of all publishers and subscribers, and waiting for them.
 
-Whoever waits for a message or for room reads the rings in its own thread. The background thread does the rest: commands of
-the participant, streams that nobody waits for, queues, deaths.
+Whoever waits for a message or for room reads the rings in its own thread. The background thread does the rest: commands
+of the participant, streams that nobody waits for, queues, deaths.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Process:
         return bool(self._sleeping or self._watching) or before != self._activity
 
     def _queues(self) -> bool:
-        return self.home.owing or not all([end.resume() for end in list(self.ends)])
+        return self.home.owing or bool([end for end in list(self.ends) if not end.resume()])
 
     def _arm(self) -> bool:
         # True when there is something to do now, else the bell's FIFO tells when there is.

@@ -93,10 +93,11 @@ class Loan:
         self._view: memoryview | None = None
 
     async def __aenter__(self) -> memoryview:
-        rest = self._publisher.loaned(self._size, self._timeout)
-        if not await self._publisher._process.until(rest.ready, rest.timeout):
-            rest.give_up()
-        self._lease, self._view = rest.lease, memoryview(rest.lease)
+        found, rest = self._publisher.borrow(self._size, self._timeout)
+        if not rest.ready():
+            await self._publisher._settled(rest)
+        self._lease = found.pop()
+        self._view = memoryview(self._lease)
         return self._view
 
     async def __aexit__(

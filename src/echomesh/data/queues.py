@@ -102,7 +102,13 @@ class Entry:
     __slots__ = ("expires", "flags", "left", "payload", "prefix", "sequence", "time_ns")
 
     def __init__(
-        self, sequence: int, time_ns: int, flags: int, prefix: bytes, payload: bytes | Lease, expires: float | None = None
+        self,
+        sequence: int,
+        time_ns: int,
+        flags: int,
+        prefix: bytes,
+        payload: bytes | Lease,
+        expires: float | None = None,
     ) -> None:
         self.sequence = sequence
         self.time_ns = time_ns
@@ -117,7 +123,9 @@ class Entry:
 class Line(Target):
     """The queue for one subscriber, and what it was not given. Call it under its publisher's lock."""
 
-    def __init__(self, home: Home, outlet: Outlet, stream_id: int, subscriber: bytes, options: PublisherOptions) -> None:
+    def __init__(
+        self, home: Home, outlet: Outlet, stream_id: int, subscriber: bytes, options: PublisherOptions
+    ) -> None:
         super().__init__(home, outlet, stream_id)
         self.subscriber = subscriber
         self.dropped: Counter[Reason] = Counter()

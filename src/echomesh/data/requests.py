@@ -1,7 +1,7 @@
 """Requests and their answers, over the same paths as all messages.
 
-A request tells a topic of the one who asks, and a number; the answer is published there with that number. Both travel as the
-prefix of a message.
+A request tells a topic of the one who asks, and a number; the answer is published there with that number. Both travel
+as the prefix of a message.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class Publisher(Outgoing):
         """A place in the pool, for which it waits where that is the choice."""
         lease = super().room(length, timeout)
         if lease is None and self.choices.blocks:
-            rest = self.loaned(length, timeout)
+            found, rest = self.borrow(length, timeout)
             self.settle(rest)
-            lease = rest.lease
+            lease = found.pop()
         return lease
 
     def send_many(self, messages: Iterable[Any], *, timeout: float | None = None) -> None:
@@ -98,10 +98,11 @@ class Loan:
         self._view: memoryview | None = None
 
     def __enter__(self) -> memoryview:
-        rest = self._publisher.loaned(self._size, self._timeout)
+        found, rest = self._publisher.borrow(self._size, self._timeout)
         if not rest.ready():
             self._publisher.settle(rest)
-        self._lease, self._view = rest.lease, memoryview(rest.lease)
+        self._lease = found.pop()
+        self._view = memoryview(self._lease)
         return self._view
 
     def __exit__(
@@ -210,9 +211,7 @@ class Mesh:
         `MessagesLost`. `spin` is for how many seconds to look out for a message before sleeping.
         """
         process = self._joined()
-        made = Subscriber(
-            process, self.options, filter, queue=queue, on_gap=on_gap, spin=spin, answer=self._reply
-        )
+        made = Subscriber(process, self.options, filter, queue=queue, on_gap=on_gap, spin=spin, answer=self._reply)
         process.run(made.open()).result()
         self._ends.append(made)
         if callback is not None:

@@ -1,6 +1,6 @@
-from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
 
+from echomesh.native.data_fifo cimport fifo_t, record_t
 from echomesh.native.data_frames cimport head_t
 from echomesh.native.data_home cimport Home
 from echomesh.native.mapping cimport Mapping
@@ -8,12 +8,6 @@ from echomesh.native.streams cimport Outlet, Taker
 
 cdef enum:
     INLINE = 112    # payloads up to this are kept in the message itself
-
-ctypedef struct record_t:
-    int64_t size            # of the record with its payload, aligned; negative: to be skipped, up to the end
-    int64_t length
-    PyObject *arrival
-    head_t head
 
 
 cdef class Slice:
@@ -65,15 +59,13 @@ cdef class Arrival(Taker):
 
 cdef class Inbox:
     cdef readonly Home home
-    cdef char *buffer
-    cdef int64_t capacity, head, tail
+    cdef fifo_t fifo
     cdef readonly int64_t waiting
     cdef readonly int64_t delivered
-    cdef readonly int64_t bytes
+    cdef readonly int64_t byte_count
     cdef public int queue
 
     cdef int append(self, Arrival arrival, head_t *head, const char *body, int64_t length) except -1
-    cdef int grow(self, int64_t wanted) except -1
     cdef object pop(self)
     cdef void drop_all(self) noexcept
     cdef Message message(self, record_t *record)

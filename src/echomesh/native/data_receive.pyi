@@ -53,7 +53,7 @@ class Inbox:
     home: Home
     waiting: int
     delivered: int
-    bytes: int
+    byte_count: int
     queue: int
     def __init__(self, home: Home, queue: int) -> None: ...
     def take(self) -> Message | None: ...

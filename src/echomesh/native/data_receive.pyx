@@ -11,18 +11,17 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from echomesh.errors import BadFrame, EchomeshError
+from echomesh.native.data_fifo cimport fifo_add, fifo_drop, fifo_first
 from echomesh.native.data_frames cimport (
     CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of,
     frame_t, put_frame,
 )
-from echomesh.native.ring_core cimport align8
 
 cdef enum:
-    FIRST_CAPACITY = 1 << 15
     PUBLISHER_ID = 16
     MOST_TOPIC = 255
     MOST_SEGMENTS = 1024
@@ -272,17 +271,16 @@ cdef class Inbox:
 
     def __dealloc__(self):
         self.drop_all()
-        free(self.buffer)
+        free(self.fifo.buffer)
 
     cdef void drop_all(self) noexcept:
         cdef record_t *record
         self.waiting = 0
-        while self.head < self.tail:
-            record = <record_t *>(self.buffer + (self.head & (self.capacity - 1)))
-            if record.size < 0:
-                self.head -= record.size
-                continue
-            self.head += record.size
+        while True:
+            record = fifo_first(&self.fifo)
+            if record == NULL:
+                return
+            fifo_drop(&self.fifo, record)
             if record.head.kind == LARGE:
                 Py_DECREF(<object>(<PyObject **>(record + 1))[0])
             Py_DECREF(<object>record.arrival)
@@ -292,51 +290,15 @@ cdef class Inbox:
         self.drop_all()
 
     cdef int append(self, Arrival arrival, head_t *head, const char *body, int64_t length) except -1:
-        cdef int64_t need = align8(sizeof(record_t) + length), to_end
-        cdef record_t *record
-        if self.head == self.tail:
-            self.head = self.tail = 0       # the same memory again, which is in the cache
-        to_end = self.capacity - (self.tail & (self.capacity - 1)) if self.capacity else 0
-        if self.capacity - (self.tail - self.head) < need + (to_end if to_end < need else 0):
-            self.grow(need)
-            to_end = self.capacity - (self.tail & (self.capacity - 1))
-        if to_end < need:
-            (<record_t *>(self.buffer + (self.tail & (self.capacity - 1)))).size = -to_end
-            self.tail += to_end
-        record = <record_t *>(self.buffer + (self.tail & (self.capacity - 1)))
-        record.size = need
-        record.length = length
+        cdef record_t *record = fifo_add(&self.fifo, length)
+        if record == NULL:
+            raise MemoryError
         record.head = head[0]
         record.arrival = <PyObject *>arrival
         Py_INCREF(arrival)
         if length:
             memcpy(record + 1, body, length)
-        self.tail += need
         self.waiting += 1
-        return 0
-
-    cdef int grow(self, int64_t wanted) except -1:
-        cdef int64_t capacity = max(self.capacity * 2, FIRST_CAPACITY), at = 0
-        cdef char *made
-        cdef record_t *record
-        while capacity - (self.tail - self.head) < wanted:
-            capacity *= 2
-        made = <char *>malloc(capacity)
-        if made == NULL:
-            raise MemoryError
-        while self.head < self.tail:
-            record = <record_t *>(self.buffer + (self.head & (self.capacity - 1)))
-            if record.size < 0:
-                self.head -= record.size
-                continue
-            memcpy(made + at, record, record.size)
-            at += record.size
-            self.head += record.size
-        free(self.buffer)
-        self.buffer = made
-        self.capacity = capacity
-        self.head = 0
-        self.tail = at
         return 0
 
     cdef Message message(self, record_t *record):
@@ -372,16 +334,13 @@ cdef class Inbox:
         cdef head_t head
         cdef int64_t length
         while made is None and self.waiting:
-            record = <record_t *>(self.buffer + (self.head & (self.capacity - 1)))
-            if record.size < 0:
-                self.head -= record.size
-                continue
+            record = fifo_first(&self.fifo)
             head = record.head
             if head.kind != GAP:
                 made = self.message(record)
             arrival = <Arrival>record.arrival
             length = record.length
-            self.head += record.size
+            fifo_drop(&self.fifo, record)
             self.waiting -= 1
             Py_DECREF(arrival)      # the record's
             arrival.took(cost(head.kind, length))
@@ -389,7 +348,7 @@ cdef class Inbox:
                 self.gap(arrival, head.sequence, head.time_ns, head.extra)
             else:
                 self.delivered += 1
-                self.bytes += made.size
+                self.byte_count += made.size
         return made
 
     def take(self):

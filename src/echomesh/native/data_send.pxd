@@ -31,7 +31,7 @@ cdef class Sender:
     cdef public int state
     cdef public int64_t small
     cdef readonly int64_t sequence
-    cdef readonly int64_t bytes
+    cdef readonly int64_t byte_count
     cdef public object history
 
     cdef object push(self, data, int flags, bytes prefix, timeout, bint quiet, int64_t now)

@@ -35,7 +35,7 @@ class Sender:
     state: int
     small: int
     sequence: int
-    bytes: int
+    byte_count: int
     history: deque[tuple[int, int, int, bytes, bytes | Lease]] | None
     @property
     def targets(self) -> tuple[Any, ...]: ...

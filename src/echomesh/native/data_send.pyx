@@ -231,7 +231,7 @@ cdef class Sender:
                 return self.push(self.buffer_of(data), flags, prefix, timeout, quiet, now)
             try:
                 PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-            except BufferError:
+            except (BufferError, ValueError):       # numpy's is a ValueError
                 raise UsageError("only contiguous memory can be sent: make a copy of this view or array") from None
         try:
             if view.len + len(prefix) > self.small:
@@ -249,7 +249,7 @@ cdef class Sender:
             frame.head.flags = <uint8_t>flags
             frame.head.prefix = <uint16_t>PyBytes_GET_SIZE(prefix)
             self.sequence += 1
-            self.bytes += view.len
+            self.byte_count += view.len
             self.home.activity += 1
             if self.history is not None:
                 payload = data if plain else PyBytes_FromStringAndSize(<char *>view.buf, view.len)
@@ -283,7 +283,7 @@ cdef class Sender:
         frame.head.flags = <uint8_t>flags
         frame.head.prefix = <uint16_t>PyBytes_GET_SIZE(prefix)
         self.sequence += 1
-        self.bytes += lease.length
+        self.byte_count += lease.length
         self.home.activity += 1
         if self.history is not None:
             self.history.append((frame.head.sequence, now, flags, prefix, lease))
