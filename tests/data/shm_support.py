@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import multiprocessing
 import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,16 @@ def options_in(directory: Path) -> dict[str, Any]:
 def gone(options: dict[str, Any]) -> None:
     """Waits until the participant has ended."""
     until(lambda: find(DataOptions(**options)) is None and not options["directory"].exists(), "the participant stays")
+
+
+def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine, in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**fixtures), 2 * PATIENCE_S))
+
+    return run
 
 
 def until(true: Callable[[], object], what: str = "", timeout_s: float = PATIENCE_S) -> None:

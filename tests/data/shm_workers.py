@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 from pathlib import Path
 from typing import Any
 
 from echomesh.sync import connect
 from tests.data.shm_support import numbered
+
+
+END = b"the end"
 
 
 def tell(path: str, text: str) -> None:
@@ -61,6 +65,24 @@ def take_for_ever(options: dict[str, Any], filter: str, told: str = "") -> None:
     kept = []
     for message in subscriber:
         kept = [*kept[-3:], message.data]
+
+
+def take_until_end(options: dict[str, Any], filter: str, queue: int, told: str) -> None:
+    """Takes messages up to one that says so, and leaves a file with the numbers that came and those that did not."""
+    faulthandler.enable()
+    with connect(**options) as mesh:
+        came: list[int] = []
+        lost: list[tuple[int, int, str]] = []
+        subscriber = mesh.subscribe(
+            filter, queue=queue, on_gap=lambda gap: lost.append((gap.first, gap.last, gap.reason))
+        )
+        tell(told + ".ready", "")
+        for message in subscriber:
+            if bytes(message) == END:
+                break
+            assert bytes(message) == numbered(message.sequence, len(message))
+            came.append(message.sequence)
+        tell(told, json.dumps({"came": came, "lost": lost, "end": message.sequence}))
 
 
 def answer(options: dict[str, Any], topic: str) -> None:

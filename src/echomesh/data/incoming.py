@@ -116,7 +116,7 @@ class Incoming(Inbox):
 
     def _on_failed(self, error: DataError) -> None:
         self._closed = error
-        self._process.nukleus.bell.ring()
+        self._process.wake()
 
     # Streams
 
@@ -207,7 +207,7 @@ class Incoming(Inbox):
         self.clear()
         await self._link.close()
         self._process.ends.discard(self)
-        self._process.nukleus.bell.ring()
+        self._process.wake()
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to."""

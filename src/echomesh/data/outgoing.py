@@ -26,7 +26,7 @@ from echomesh.topics import parse_topic
 SMALL_BYTES: Final = 8 << 10
 """From here on a message goes through the pool: copying it out of a ring, and zeroing that, would cost more."""
 
-LINGER_S: Final = 5.0
+LINGER_S: Final = 2.0
 """For how long `close` waits until subscribers have what was sent."""
 
 OPEN: Final = 0
@@ -82,6 +82,7 @@ class Outgoing(Sender):
         self._pool.on_retired = self._retired
         self._guard = threading.Lock()
         self._streams: dict[Stream, Line] = {}
+        self._claims: dict[bytes, tuple[str, int]] = {}
         self._unreachable: set[bytes] = set()
         self._past: Counter[Reason] = Counter()
         self._past_delivered = 0
@@ -104,12 +105,15 @@ class Outgoing(Sender):
 
     def _on_subscriber(self, told: PubInsertSubscriber) -> None:
         if told.path is Path.SHARED_MEMORY:
+            self._claims[told.subscriber.id] = told.nukleus, told.stream
             self._process.claim(told.nukleus, told.stream, self, told.subscriber.id)
         else:
             self._unreachable.add(told.subscriber.id)
 
     def _on_subscriber_lost(self, id: bytes) -> None:
         self._unreachable.discard(id)
+        if id in self._claims:
+            self._process.unclaim(*self._claims.pop(id))
         for stream, line in list(self._streams.items()):
             if line.subscriber == id:
                 self._end(stream)
@@ -117,6 +121,7 @@ class Outgoing(Sender):
     def _on_failed(self, error: DataError) -> None:
         self._error = error
         self.state = FAILED
+        self._process.wake()
 
     # Streams
 
@@ -202,6 +207,7 @@ class Outgoing(Sender):
         if not entry.left or not choices.blocks:
             return None
         limit = choices.timeout if timeout is None else timeout
+        late = choices.deadline is not None and (limit is None or choices.deadline <= limit)
 
         def ready() -> bool:
             self.resume()
@@ -211,12 +217,12 @@ class Outgoing(Sender):
             with self._guard:
                 left = [line for line in entry.left if line.open]
                 for line in left:
-                    line.drop(entry, Reason.TIMEOUT)
-            if left:
+                    line.drop(entry, Reason.DEADLINE if late else Reason.TIMEOUT)
+            if left and not late:
                 slow = [line.subscriber.hex() for line in left]
                 raise SlowSubscriber(self.topic, sequence, limit or 0.0, slow, "they took nothing meanwhile")
 
-        return Rest(ready, limit, give_up)
+        return Rest(ready, choices.deadline if late else limit, give_up)
 
     def resume(self) -> bool:
         """Writes what waits in queues, as far as it can go."""
@@ -319,7 +325,12 @@ class Outgoing(Sender):
         """Whether so many subscribers are sent to."""
         if self.state:
             self.refuse()
-        return len(self.targets) >= count
+        return self.matched_now >= count
+
+    @property
+    def matched_now(self) -> int:
+        """How many subscribers are sent to."""
+        return sum(line.answered for line in self.targets)
 
     @property
     def statistics(self) -> PublisherStatistics:
@@ -331,7 +342,7 @@ class Outgoing(Sender):
             bytes=self.byte_count,
             delivered=self._past_delivered + sum(line.taken for line in targets),
             dropped={reason.text: number for reason, number in dropped.items()},
-            subscribers=len(targets),
+            subscribers=self.matched_now,
             unreachable=len(self._unreachable),
             waiting=sum(line.waiting for line in targets),
             pool_bytes=self._pool.total,

@@ -162,8 +162,11 @@ class Process:
             self._credited = self.home.credited
             for end in list(self.ends):
                 end.resume()
-        if not done:
-            return
+        if done:
+            self.wake()
+
+    def wake(self) -> None:
+        """Has all who wait look again."""
         for key, (ready, future) in list(self._watching.items()):
             if ready() and self._watching.pop(key, None) is not None:
                 with contextlib.suppress(RuntimeError):  # that loop was closed
@@ -298,6 +301,7 @@ class Process:
                 self._claimed[nukleus, stream_id] = end, peer
             else:
                 self._give(stream, end, peer)
+        self.wake()
 
     def unclaim(self, nukleus: str, stream_id: int) -> None:
         """The stream is not wanted any more; one that is not open yet is reset when it is."""

@@ -201,6 +201,7 @@ class Line(Target):
             if not self.write_hello(*self._hello):
                 return False
             self._hello = None
+        self._expire()
         while True:
             if self._gaps:
                 if not self.write_gap(*self._gaps[0]):
@@ -211,14 +212,18 @@ class Line(Target):
                 self.slow = False
                 return True
             entry = self._queue[0]
-            if entry.expires is not None and time.monotonic() >= entry.expires:
-                self.drop(entry, Reason.DEADLINE)
-            elif self.write(entry.sequence, entry.time_ns, entry.flags, entry.prefix, entry.payload):
+            if self.write(entry.sequence, entry.time_ns, entry.flags, entry.prefix, entry.payload):
                 self._queue.popleft()
                 entry.left.discard(self)
                 self._bury()
             else:
                 return False
+
+    def _expire(self) -> None:
+        if self._options.deadline is not None:
+            now = time.monotonic()
+            for entry in [one for one in self._queue if one.expires is not None and one.expires <= now]:
+                self.drop(entry, Reason.DEADLINE)
 
     def close(self) -> None:
         """The subscriber is gone: nobody waits for it any more."""
@@ -236,6 +241,11 @@ class Line(Target):
         if held is not None:
             self.drop(held, Reason.POOL)
         return held is not None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the subscriber has said how much it takes: from then on it is sent to."""
+        return self.limit > 0
 
     @property
     def waiting(self) -> int:

@@ -65,7 +65,7 @@ class Publisher(Outgoing):
     def matched(self, count: int = 1, timeout: float | None = None) -> None:
         """Waits until so many subscribers can be sent to."""
         if not self._process.wait(lambda: self.is_matched(count), timeout):
-            raise NothingCame(f"{len(self.targets)} of {count} subscribers of {self.topic!r} came within {timeout:g} s")
+            raise NothingCame(f"{self.matched_now} of {count} subscribers of {self.topic!r} came within {timeout:g} s")
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until the processes of all subscribers have what was sent up to now."""
