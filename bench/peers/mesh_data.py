@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import echomesh.sync
 from bench.harness.peer import Peer, Receiver, Role, Run, Sender
-from bench.native.checker import Checker, Stamper
+from bench.native.checker import Checker, Stamper, stamp
+from echomesh.data.config import DataOptions
+from echomesh.data.starting import find
 from echomesh.data.sync import Publisher, Subscriber
 
 BATCH = 64
@@ -42,7 +45,7 @@ class DataPeer(Peer):
 
     def receiver(self, channel: str) -> Receiver:
         subscriber = self.mesh.subscribe(channel, spin=math.inf if self.run.variant == "spin" else 0.0)
-        return (ManyReceiver if self.run.variant == "many" else DataReceiver)(subscriber)
+        return DataReceiver(subscriber)
 
     def echo(self, is_end: Any) -> None:
         receive, sender = self.receiver("ping").receive, self.sender("pong")
@@ -56,6 +59,11 @@ class DataPeer(Peer):
 
     def close(self) -> None:
         self.mesh.close()
+        # The participant must not come back to a directory that the harness has removed.
+        mine = DataOptions(**options(self.run))
+        deadline = time.monotonic() + 5
+        while find(mine) is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
 
 
 class DataSender(Sender):
@@ -82,10 +90,9 @@ class LoanSender(DataSender):
 
     def send_all(self, stamps: Stamper[Any]) -> None:
         loan, size = self.publisher.loan, len(self.body)
-        for body in stamps:
+        for number, _ in enumerate(stamps):
             with loan(size) as frame:
-                frame[:8] = body[:8]
-                frame[-8:] = body[-8:]
+                stamp(frame, number)
 
 
 class DataReceiver(Receiver):
@@ -93,23 +100,13 @@ class DataReceiver(Receiver):
 
     def __init__(self, subscriber: Subscriber) -> None:
         self.subscriber = subscriber
-        self.receive = subscriber.__next__
+        self.receive = iter(subscriber).__next__
 
     def receive_all(self, checker: Checker) -> None:
         check = checker.check
         for message in self.subscriber:  # which is a buffer itself
             if check(message):
                 return
-
-
-class ManyReceiver(DataReceiver):
-    """Messages by the hundred."""
-
-    def receive_all(self, checker: Checker) -> None:
-        check, receive_many = checker.check, self.subscriber.receive_many
-        while not checker.ended:
-            for message in receive_many():
-                check(message)
 
 
 make = DataPeer

@@ -10,7 +10,6 @@ from typing import Any
 from echomesh.sync import connect
 from tests.data.shm_support import numbered
 
-
 END = b"the end"
 
 
@@ -62,7 +61,7 @@ def take_for_ever(options: dict[str, Any], filter: str, told: str = "") -> None:
     subscriber = mesh.subscribe(filter)
     if told:
         tell(told, "")
-    kept = []
+    kept: list[memoryview] = []
     for message in subscriber:
         kept = [*kept[-3:], message.data]
 

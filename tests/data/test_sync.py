@@ -50,7 +50,7 @@ def test_a_message_carries_topic_publisher_number_and_time(mesh: Mesh) -> None:
     assert publisher.subscribers == [subscriber.id]
 
 
-PAYLOADS = {
+PAYLOADS: dict[str, Any] = {
     "bytes": b"x" * 100,
     "empty": b"",
     "bytearray": bytearray(range(100)),
@@ -283,11 +283,10 @@ def test_closed_handles_say_so(mesh: Mesh) -> None:
 
 def test_what_a_closed_publisher_sent_can_still_be_taken(mesh: Mesh, options: dict[str, Any]) -> None:
     subscriber = mesh.subscribe("t")
-    with connect(**options) as other:
-        with other.publisher("t") as publisher:
-            publisher.matched(1, 10)
-            publisher.send(b"small")
-            publisher.send(bytes(1 << 20))
+    with connect(**options) as other, other.publisher("t") as publisher:
+        publisher.matched(1, 10)
+        publisher.send(b"small")
+        publisher.send(bytes(1 << 20))
     assert [len(subscriber.receive(10)) for _ in range(2)] == [5, 1 << 20]
 
 

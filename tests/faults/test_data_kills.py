@@ -53,10 +53,10 @@ def test_killed_publishers_and_subscribers_leave_nothing_and_the_living_lose_not
                 assert bytes(message) == numbered(sent, SIZES[sent % 3])
                 sent += 1
                 everything.take_many(64)
+                del message
             chance.shuffle(busy)
             for each in busy:
                 kill(each)
-        del message
         until(lambda: everything.take_many(1000) == [] and len(everything.publishers) == 1)
         until(lambda: publisher.statistics.subscribers == 2)
         until(lambda: publisher.statistics.pool_slots == 0, "a slot of the pool is lost")
@@ -102,7 +102,7 @@ def _take_in_turn(options: dict[str, Any], told: list[str], total: int) -> None:
             message = subscriber.receive()
             if message.sequence != number or bytes(message) != numbered(number, SIZES[number % 3]):
                 wrong[at].append(number)
-    del message
+            del message
     for path, found in zip(told, wrong, strict=True):
         shm_workers.tell(path, repr(found))
     time.sleep(PATIENCE_S)
@@ -160,43 +160,38 @@ def lie(mesh: Mesh, payload: bytes, *, large: bool = False) -> None:
         end.close()
 
 
-def test_a_publisher_that_lies_is_given_up(shm_dir: Path) -> None:
-    with connect(**options_in(shm_dir)) as mesh:
-        for payload in LIES.values():
-            lie(mesh, payload)
+def test_a_publisher_that_lies_is_given_up(mesh: Mesh) -> None:
+    for payload in LIES.values():
+        lie(mesh, payload)
 
 
-def test_descriptors_that_reach_beyond_their_segment_are_given_up(shm_dir: Path) -> None:
-    with connect(**options_in(shm_dir)) as mesh:
-        for offset, length in DESCRIPTORS.values():
-            number = mesh._joined().next_segment() + 1  # that of the liar's first segment
-            size = (2 << 20) // 20_480 * 20_480
-            length = size + 1 if length is None else length
-            lie(mesh, head(LARGE, 1) + place(number, 0, offset, length), large=True)
+def test_descriptors_that_reach_beyond_their_segment_are_given_up(mesh: Mesh) -> None:
+    for offset, length in DESCRIPTORS.values():
+        number = mesh._joined().next_segment() + 1  # that of the liar's first segment
+        size = (2 << 20) // 20_480 * 20_480
+        length = size + 1 if length is None else length
+        lie(mesh, head(LARGE, 1) + place(number, 0, offset, length), large=True)
 
 
-def test_random_frames_harm_nobody(shm_dir: Path) -> None:
+def test_random_frames_harm_nobody(mesh: Mesh) -> None:
     chance = random.Random(3)
-    with connect(**options_in(shm_dir)) as mesh:
-        subscriber = mesh.subscribe("t")
-        for _ in range(count(20, 500)):
-            liar = mesh.publisher("t")
-            liar.matched(1, PATIENCE_S)
-            line = liar.targets[0]
-            for _ in range(20):
-                kind = chance.choice(
-                    [HELLO, MESSAGE, LARGE, GAP, SEGMENT, RETIRED, CREDIT, RELEASE, chance.randrange(256)]
-                )
-                numbers = [chance.choice([0, 1, -1, chance.getrandbits(63), chance.randrange(100)]) for _ in range(2)]
-                frame = head(kind, *numbers, prefix=chance.randrange(4), extra=chance.randrange(4))
-                line.outlet.ring.write_frame(DATA, line.stream_id, frame + chance.randbytes(chance.randrange(40)))
-            liar.close()
-            subscriber.take_many(100)
-        honest = mesh.publisher("honest")
-        other = mesh.subscribe("honest")
-        honest.matched(1, PATIENCE_S)
-        honest.send(b"still here")
-        assert bytes(other.receive(PATIENCE_S)) == b"still here"
+    subscriber = mesh.subscribe("t")
+    for _ in range(count(20, 500)):
+        liar = mesh.publisher("t")
+        liar.matched(1, PATIENCE_S)
+        line = liar.targets[0]
+        for _ in range(20):
+            kind = chance.choice([HELLO, MESSAGE, LARGE, GAP, SEGMENT, RETIRED, CREDIT, RELEASE, chance.randrange(256)])
+            numbers = [chance.choice([0, 1, -1, chance.getrandbits(63), chance.randrange(100)]) for _ in range(2)]
+            frame = head(kind, *numbers, prefix=chance.randrange(4), extra=chance.randrange(4))
+            line.outlet.ring.write_frame(DATA, line.stream_id, frame + chance.randbytes(chance.randrange(40)))
+        liar.close()
+        subscriber.take_many(100)
+    honest = mesh.publisher("honest")
+    other = mesh.subscribe("honest")
+    honest.matched(1, PATIENCE_S)
+    honest.send(b"still here")
+    assert bytes(other.receive(PATIENCE_S)) == b"still here"
 
 
 @pytest.mark.parametrize(
@@ -212,18 +207,28 @@ def test_random_frames_harm_nobody(shm_dir: Path) -> None:
         head(99),
         b"",
     ],
+    ids=[
+        "taken too many",
+        "less than before",
+        "no bound",
+        "too many bytes",
+        "cut off",
+        "release",
+        "other",
+        "kind",
+        "empty",
+    ],
 )
-def test_a_subscriber_that_lies_is_given_up(shm_dir: Path, payload: bytes) -> None:
-    with connect(**options_in(shm_dir)) as mesh:
-        liar, honest = mesh.subscribe("t"), mesh.subscribe("t")
-        publisher = mesh.publisher("t")
-        publisher.matched(2, PATIENCE_S)
-        arrival = next(iter(liar._arrivals.values()))
-        arrival_outlet = mesh._joined().outlet(arrival.peer)
-        arrival_outlet.ring.write_frame(DATA, arrival.stream_id, payload)
-        until(lambda: publisher.statistics.subscribers == 1)
-        publisher.send(b"x")
-        assert bytes(honest.receive(PATIENCE_S)) == b"x"
+def test_a_subscriber_that_lies_is_given_up(mesh: Mesh, payload: bytes) -> None:
+    liar, honest = mesh.subscribe("t"), mesh.subscribe("t")
+    publisher = mesh.publisher("t")
+    publisher.matched(2, PATIENCE_S)
+    arrival = next(iter(liar._arrivals.values()))
+    arrival_outlet = mesh._joined().outlet(arrival.peer)
+    arrival_outlet.ring.write_frame(DATA, arrival.stream_id, payload)
+    until(lambda: publisher.statistics.subscribers == 1)
+    publisher.send(b"x")
+    assert bytes(honest.receive(PATIENCE_S)) == b"x"
 
 
 def test_streams_go_on_while_the_participant_is_gone(shm_dir: Path) -> None:

@@ -74,12 +74,12 @@ class Outgoing(Sender):
     def __init__(
         self, process: Process, options: DataOptions, topic: str, choices: PublisherOptions, id: bytes | None = None
     ) -> None:
-        super().__init__(process.home, SMALL_BYTES)
+        pool = Pool(process.pool_of(process.place.nukleus), process.next_segment, choices.pool)
+        super().__init__(process.home, pool, SMALL_BYTES)
         self.topic = parse_topic(topic)
         self.choices = choices
         self._process = process
-        self._pool = Pool(process.pool_of(process.place.nukleus), process.next_segment, choices.pool)
-        self._pool.on_retired = self._retired
+        pool.on_retired = self._retired
         self._guard = threading.Lock()
         self._streams: dict[Stream, Line] = {}
         self._claims: dict[bytes, tuple[str, int]] = {}
@@ -153,7 +153,7 @@ class Outgoing(Sender):
         # So that those who hold on to what they have can never have all of it.
         targets = self.targets
         for line in targets:
-            line.lent_limit = self._pool.limit // (len(targets) + 1)
+            line.lent_limit = self.pool.limit // (len(targets) + 1)
 
     def _end(self, stream: Stream) -> None:
         with self._process.streams():
@@ -235,9 +235,9 @@ class Outgoing(Sender):
 
     def room(self, length: int, timeout: float | None) -> Lease | None:
         """A place in the pool; where a slow subscriber may lose messages, those make room."""
-        lease = self._pool.lease(length)
+        lease = self.pool.lease(length)
         while lease is None and not self.choices.blocks and self._shed():
-            lease = self._pool.lease(length)
+            lease = self.pool.lease(length)
         return lease
 
     def _shed(self) -> bool:
@@ -262,7 +262,7 @@ class Outgoing(Sender):
             nonlocal rest, lease
             if lease is None:
                 self.resume()
-                lease = self._pool.lease(len(view))
+                lease = self.pool.lease(len(view))
                 if lease is None:
                     return False
                 memoryview(lease)[:] = view
@@ -274,7 +274,7 @@ class Outgoing(Sender):
             if rest is not None:
                 rest.give_up()
             else:
-                raise self._no_room(limit)
+                self.no_room(limit)
 
         return Rest(ready, limit, give_up)
 
@@ -292,7 +292,7 @@ class Outgoing(Sender):
             return lease is not None
 
         def give_up() -> None:
-            raise self._no_room(limit)
+            self.no_room(limit)
 
         return found, Rest(ready, limit, give_up)
 
@@ -306,9 +306,10 @@ class Outgoing(Sender):
         rest: Rest | None = self.post_lease(lease, 0, b"", timeout)
         return rest
 
-    def _no_room(self, limit: float | None) -> SlowSubscriber:
+    def no_room(self, timeout: float | None) -> None:
+        """Says who has all of the pool."""
         holding = [line.subscriber.hex() for line in self.targets if line.ledger]
-        return SlowSubscriber(self.topic, self.sequence, limit or 0.0, holding, "they hold on to all of the pool")
+        raise SlowSubscriber(self.topic, self.sequence, timeout or 0.0, holding, "they hold on to all of the pool")
 
     # Facts
 
@@ -345,8 +346,8 @@ class Outgoing(Sender):
             subscribers=self.matched_now,
             unreachable=len(self._unreachable),
             waiting=sum(line.waiting for line in targets),
-            pool_bytes=self._pool.total,
-            pool_slots=self._pool.used,
+            pool_bytes=self.pool.total,
+            pool_slots=self.pool.used,
         )
 
     @property
@@ -370,7 +371,7 @@ class Outgoing(Sender):
         self._process.ends.discard(self)
         if self.history is not None:
             self.history.clear()
-        self._pool.close()
+        self.pool.close()
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to."""

@@ -115,6 +115,7 @@ class Home:
         with contextlib.suppress(BusyError), self.directory.locked():
             shutil.rmtree(self.path, ignore_errors=True)
             lock.release()
+            self.directory.clean()
             self.directory.fold()
         lock.release()
 

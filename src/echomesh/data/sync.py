@@ -19,6 +19,7 @@ from echomesh.data.queues import PublisherOptions
 from echomesh.data.requests import MATCH_S, REPLY, REQUEST, TIMEOUT_S, Answers, Routes, asked
 from echomesh.errors import ClosedError, NothingCame
 from echomesh.native.data_receive import Message
+from echomesh.native.data_send import Loan
 from echomesh.native.pool import Lease
 
 _log = logging.getLogger(__name__)
@@ -85,35 +86,6 @@ class Publisher(Outgoing):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Loan:
-    """A message that is written in place; it is sent at the end of the block, unless that raises."""
-
-    def __init__(self, publisher: Publisher, size: int, timeout: float | None) -> None:
-        self._publisher = publisher
-        self._size = size
-        self._timeout = timeout
-        self._lease: Lease | None = None
-        self._view: memoryview | None = None
-
-    def __enter__(self) -> memoryview:
-        found, rest = self._publisher.borrow(self._size, self._timeout)
-        if not rest.ready():
-            self._publisher.settle(rest)
-        self._lease = found.pop()
-        self._view = memoryview(self._lease)
-        return self._view
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease, view = self._lease, self._view
-        self._lease = self._view = None
-        if lease is not None and view is not None:
-            rest = self._publisher.returned(lease, view, self._timeout, failed=kind is not None)
-            if rest is not None:
-                self._publisher.settle(rest)
 
 
 class Subscriber(Incoming):

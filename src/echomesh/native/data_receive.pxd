@@ -7,7 +7,7 @@ from echomesh.native.mapping cimport Mapping
 from echomesh.native.streams cimport Outlet, Taker
 
 cdef enum:
-    INLINE = 112    # payloads up to this are kept in the message itself
+    INLINE = 80    # payloads up to this are kept in the message itself
 
 
 cdef class Slice:
@@ -55,6 +55,10 @@ cdef class Arrival(Taker):
     cdef int release(self, int64_t token) except -1
     cdef bint give_back(self) except -1
     cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1
+
+
+cdef class Messages:
+    cdef Inbox inbox
 
 
 cdef class Inbox:

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from echomesh.native.data_frames cimport frame_t, head_t
 from echomesh.native.data_home cimport Home
-from echomesh.native.pool cimport Lease
+from echomesh.native.pool cimport Lease, Pool
 from echomesh.native.streams cimport Outlet, Taker
 
 
@@ -27,6 +27,7 @@ cdef class Target(Taker):
 
 cdef class Sender:
     cdef readonly Home home
+    cdef readonly Pool pool
     cdef list live
     cdef public int state
     cdef public int64_t small
@@ -34,7 +35,15 @@ cdef class Sender:
     cdef readonly int64_t byte_count
     cdef public object history
 
+    cdef Lease place(self, int64_t length, timeout)
     cdef object push(self, data, int flags, bytes prefix, timeout, bint quiet, int64_t now)
     cdef object push_lease(self, Lease lease, int flags, bytes prefix, timeout, bint quiet)
     cdef bint pumped(self, Target target) except -1
     cdef void announce_all(self) noexcept
+
+
+cdef class Loan:
+    cdef Sender sender
+    cdef Lease lease
+    cdef object view, timeout
+    cdef int64_t size

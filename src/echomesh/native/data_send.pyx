@@ -2,6 +2,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
@@ -169,8 +170,9 @@ cdef class Target(Taker):
 cdef class Sender:
     """What a publisher sends with. `overflowed` is called for subscribers that can't take a message now."""
 
-    def __init__(self, Home home not None, int64_t small):
+    def __init__(self, Home home not None, Pool pool not None, int64_t small):
         self.home = home
+        self.pool = pool
         self.small = small
         self.live = []
 
@@ -201,6 +203,11 @@ cdef class Sender:
         cdef Target target
         for target in self.live:
             announce(target.outlet)
+
+    cdef Lease place(self, int64_t length, timeout):
+        # In the pool, for a large message; None where there is none and nobody waits for it.
+        cdef Lease found = self.pool.lease(length)
+        return found if found is not None else self.room(length, timeout)
 
     cdef bint pumped(self, Target target) except -1:
         # Credit may be there and nobody has read it. Others may have sent meanwhile: then it is not this message's turn.
@@ -235,7 +242,7 @@ cdef class Sender:
                 raise UsageError("only contiguous memory can be sent: make a copy of this view or array") from None
         try:
             if view.len + len(prefix) > self.small:
-                lease = self.room(view.len, timeout)
+                lease = self.place(view.len, timeout)
                 if lease is None:
                     return self.unroomed(data, flags, prefix, timeout)
                 if view.len < COPY_WITHOUT_GIL:
@@ -355,7 +362,11 @@ cdef class Sender:
         raise ClosedError("this publisher is closed")
 
     def room(self, length, timeout):
-        """A lease of the pool for a large message, or None."""
+        """A lease of the pool for a large message when there was none at first, or None."""
+        raise NotImplementedError
+
+    def no_room(self, timeout):
+        """Raises that the pool is full."""
         raise NotImplementedError
 
     def unroomed(self, data, flags, prefix, timeout):
@@ -365,3 +376,37 @@ cdef class Sender:
     def overflowed(self, pending, sequence, time_ns, flags, prefix, payload, timeout):
         """What becomes of a message that some subscribers can't have now."""
         raise NotImplementedError
+
+
+cdef class Loan:
+    """A message that is written in place; it is sent at the end of the block, unless that raises."""
+
+    def __init__(self, Sender sender not None, int64_t size, timeout=None):
+        self.sender = sender
+        self.size = size
+        self.timeout = timeout
+
+    def __enter__(self):
+        if self.sender.state or not self.sender.home.alive:
+            self.sender.refuse()
+        self.lease = self.sender.place(self.size, self.timeout)
+        if self.lease is None:
+            self.sender.no_room(self.timeout)
+        self.view = PyMemoryView_FromObject(self.lease)
+        return self.view
+
+    def __exit__(self, kind, error, trace):
+        cdef Lease lease = self.lease
+        cdef object rest
+        view, self.view, self.lease = self.view, None, None
+        try:
+            view.release()
+        except BufferError:     # views of it are still there, which `seal` says
+            pass
+        view = None
+        if kind is not None:
+            return
+        lease.seal(lease.length)
+        rest = self.sender.post_lease(lease, 0, b"", self.timeout)
+        if rest is not None:
+            self.sender.settle(rest)

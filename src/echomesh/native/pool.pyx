@@ -26,6 +26,8 @@ cdef int64_t slot_size(int64_t length) noexcept:
     return (max(length, 1) + step - 1) // step * step
 
 
+# Part of no cycle: it must be whole for as long as a lease refers to it.
+@cython.no_gc
 cdef class Segment:
     """One file of a pool: slots of one size."""
 
@@ -33,8 +35,7 @@ cdef class Segment:
         return f"Segment({self.number}, {self.mapping.size // self.slot_bytes} slots of {self.slot_bytes} bytes)"
 
 
-# Without a clear by the garbage collector: the slot goes back to a list that must still be there.
-@cython.no_gc_clear
+@cython.no_gc
 cdef class Lease:
     """A slot of the pool for one message; it is free again when nobody has the lease any more.
 
