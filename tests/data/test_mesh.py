@@ -196,7 +196,7 @@ async def test_requests_are_answered_in_the_same_process(options: dict[str, Any]
         async def answer(message: echomesh.Message) -> None:
             await message.reply(bytes(message) + b"!")
 
-        mesh.subscribe("greet", answer)
+        await mesh.subscribe("greet", answer)
         everything = await mesh.subscribe("**")
         assert bytes(await mesh.request("greet", b"hello", timeout=10)) == b"hello!"
         message = await everything.receive(10)

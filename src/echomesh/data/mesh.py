@@ -75,6 +75,7 @@ class Mesh:
         deadline = loop.time() + timeout
         publisher, inbox = await self._route(topic), await self._own_inbox()
         await publisher.matched(1, deadline - loop.time())
+        await asyncio.sleep(max(0.0, publisher.young_s))  # the one that answers may not be the first
         left = max(0.0, deadline - loop.time())
         number, prefix = self._answers.ask()
         try:

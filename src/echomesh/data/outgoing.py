@@ -29,6 +29,9 @@ SMALL_BYTES: Final = 8 << 10
 LINGER_S: Final = 2.0
 """For how long `close` waits until subscribers have what was sent."""
 
+JOINING_S: Final = 0.025
+"""Subscribers are joined to a new publisher one after the other, each in a few milliseconds."""
+
 OPEN: Final = 0
 CLOSED: Final = 1
 FORKED: Final = 2
@@ -86,6 +89,7 @@ class Outgoing(Sender):
         self._unreachable: set[bytes] = set()
         self._past: Counter[Reason] = Counter()
         self._past_delivered = 0
+        self._joined_at = 0.0
         self._error: DataError | None = None
         if choices.history:
             self.history = deque(maxlen=choices.history)
@@ -131,6 +135,7 @@ class Outgoing(Sender):
         line = Line(self.home, self._process.outlet(stream.peer), stream.outbound_id, peer, self.choices)
         with self._guard:
             self._streams[stream] = line
+            self._joined_at = time.monotonic()
             stream.taker = line
             line.greet(self.id, self.topic, [Entry(*before) for before in self.join(line)])
             self._share_pool()
@@ -327,6 +332,11 @@ class Outgoing(Sender):
         if self.state:
             self.refuse()
         return self.matched_now >= count
+
+    @property
+    def young_s(self) -> float:
+        """For how long more it may be that subscribers which were there before it are still joined to it."""
+        return self._joined_at + JOINING_S - time.monotonic()
 
     @property
     def matched_now(self) -> int:

@@ -199,6 +199,7 @@ class Mesh:
                 self._inbox = self.subscribe(self._answers.topic)
             inbox = self._inbox
         publisher.matched(1, timeout)
+        time.sleep(max(0.0, publisher.young_s))  # the one that answers may not be the first
         left = max(0.0, deadline - time.monotonic())
         number, prefix = self._answers.ask()
         try:

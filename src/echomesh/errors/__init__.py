@@ -22,6 +22,7 @@ EchomeshError
 │   ├── BadControlFile               a control file with a bad header or size
 │   └── BadFrame                     a command, response or stream event that can't be decoded
 ├── ClosedError                      the thing was closed, or its process forked
+│   └── Forked                       it belongs to the process that this one was forked from
 ├── BusyError                        somebody else holds what only one may hold
 │   ├── OwnerAlive                   a live process has this name
 │   └── PipelineBusy                 a pipeline that another process runs
@@ -39,8 +40,14 @@ EchomeshError
 │   ├── BadPacket                    bytes that are no beacon or control message
 │   ├── NoParticipant (ConnectionError) none could be found, started or reached
 │   │   └── PortTaken (BusyError)    another program listens where it should
-│   └── InitFailed                   the participant refused: WrongVersion, WrongDomain, TopicRefused, NotAuthorised,
-│                                    TooManyEndpoints
+│   ├── InitFailed                   the participant refused: WrongVersion, WrongDomain, TopicRefused, NotAuthorised,
+│   │                                TooManyEndpoints
+│   ├── SlowSubscriber (TimeoutError) a message could not be given to some subscribers in time
+│   ├── MessagesLost                 messages that will not come, by their numbers
+│   ├── NothingCame (TimeoutError)   no message, subscriber or reply in time
+│   ├── NotARequest (UsageError)     a reply to what was no request
+│   ├── BadRecording (DamagedError)  a file that is no recording
+│   └── MissingPackage (UsageError)  a package that only some commands need
 ├── LogError                         the topic log
 │   ├── LogDamaged                   a file of the log whose header, size or content is wrong
 │   ├── LogCorrupt                   records that can't be read any more, by flipped bits or lost bytes
@@ -91,7 +98,15 @@ from echomesh.errors.data import (
     WrongDomain,
     WrongVersion,
 )
-from echomesh.errors.delivery import Forked, MessagesLost, NotARequest, NothingCame, SlowSubscriber
+from echomesh.errors.delivery import (
+    BadRecording,
+    Forked,
+    MessagesLost,
+    MissingPackage,
+    NotARequest,
+    NothingCame,
+    SlowSubscriber,
+)
 from echomesh.errors.general import (
     BadControlFile,
     BadEvent,
@@ -190,6 +205,7 @@ __all__ = [
     "BadOptions",
     "BadPacket",
     "BadPipeline",
+    "BadRecording",
     "BadTable",
     "BadTopic",
     "BridgeExists",
@@ -230,6 +246,7 @@ __all__ = [
     "MeshTimeout",
     "MessageTooLarge",
     "MessagesLost",
+    "MissingPackage",
     "NoActiveSession",
     "NoBridgeServer",
     "NoParticipant",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from echomesh.errors.data import DataError
-from echomesh.errors.general import ClosedError, UsageError
+from echomesh.errors.general import ClosedError, DamagedError, UsageError
 
 
 class SlowSubscriber(DataError, TimeoutError):
@@ -49,3 +49,20 @@ class Forked(ClosedError):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(f"this {what} belongs to the process that this one was forked from: make a new one here")
+
+
+class BadRecording(DataError, DamagedError):
+    """A file that is no recording, or is cut off."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} can't be read as MCAP: {reason}; was it closed? `mcap recover` may mend it")
+
+
+class MissingPackage(DataError, UsageError):
+    """A package that only some commands need."""
+
+    def __init__(self, package: str, what: str) -> None:
+        self.package = package
+        super().__init__(f"{what} need the package {package}: pip install {package}")
