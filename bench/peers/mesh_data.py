@@ -30,6 +30,14 @@ def options(run: Run) -> dict[str, Any]:
     }
 
 
+def wait_until_gone(run: Run) -> None:
+    """The participant must not come back to a directory that the harness has removed."""
+    mine = DataOptions(**options(run))
+    deadline = time.monotonic() + MATCH_SECONDS
+    while find(mine) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 class DataPeer(Peer):
     """Variants: single, many and loan for streams; spin and sleep for round trips."""
 
@@ -59,11 +67,7 @@ class DataPeer(Peer):
 
     def close(self) -> None:
         self.mesh.close()
-        # The participant must not come back to a directory that the harness has removed.
-        mine = DataOptions(**options(self.run))
-        deadline = time.monotonic() + 5
-        while find(mine) is not None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until_gone(self.run)
 
 
 class DataSender(Sender):
