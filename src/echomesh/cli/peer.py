@@ -24,8 +24,9 @@ from echomesh.errors import NothingCame, StorageError
 from echomesh.topics import parse_topic, quote_topic
 
 if TYPE_CHECKING:
-    from echomesh import Gap, Message
+    from echomesh.data.incoming import Gap
     from echomesh.data.sync import Mesh
+    from echomesh.native.data_receive import Message
 
 _LOOK_S: Final = 0.25
 _AHEAD: Final = 256
@@ -60,7 +61,7 @@ SaveOption = Annotated[
 
 
 def _mesh() -> Mesh:
-    from echomesh.sync import connect
+    from echomesh.data.sync import connect
 
     return connect()
 

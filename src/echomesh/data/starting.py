@@ -112,11 +112,12 @@ class Home:
         lock, self._lock = self._lock, None
         if lock is None:
             return
-        with contextlib.suppress(BusyError), self.directory.locked():
-            shutil.rmtree(self.path, ignore_errors=True)
-            lock.release()
-            self.directory.clean()
-            self.directory.fold()
+        if self.path.exists():  # else somebody removed it, and it must not come back
+            with contextlib.suppress(BusyError), self.directory.locked():
+                shutil.rmtree(self.path, ignore_errors=True)
+                lock.release()
+                self.directory.clean()
+                self.directory.fold()
         lock.release()
 
 

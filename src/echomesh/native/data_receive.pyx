@@ -279,7 +279,8 @@ cdef class Messages:
 cdef class Inbox:
     """Messages of all streams of one subscriber, in the order in which they came.
 
-    Iterating takes them; where none is there, `more` is called to wait, and `gap` for messages that will not come.
+    Iterating takes them; where none is there, `more` of a derived class is called to wait, and `gap` for messages that will
+    not come. Its `reply` answers a message.
     """
 
     def __init__(self, Home home not None, int queue):
@@ -386,16 +387,8 @@ cdef class Inbox:
         made.inbox = self
         return made
 
-    def more(self) -> bool:
-        """Waits until something is there; False when nothing more comes."""
-        raise NotImplementedError
-
     def greeted(self, arrival) -> None:
         """A publisher said who it is; raising refuses it."""
 
     def gap(self, arrival, first, last, reason) -> None:
         """Messages that will not come."""
-
-    def reply(self, message, data):
-        """Answers a message of this inbox."""
-        raise NotImplementedError

@@ -168,7 +168,11 @@ cdef class Target(Taker):
 
 
 cdef class Sender:
-    """What a publisher sends with. `overflowed` is called for subscribers that can't take a message now."""
+    """What a publisher sends with. Derived classes say what becomes of a message that can't go at once.
+
+    `overflowed` is called with the subscribers that can't have it now, `room` when the pool has no place for it, `unroomed`
+    when there is none after that; `settle` waits for what these leave to do.
+    """
 
     def __init__(self, Home home not None, Pool pool not None, int64_t small):
         self.home = home
@@ -316,10 +320,6 @@ cdef class Sender:
         if rest is not None:
             self.settle(rest)
 
-    def settle(self, rest) -> None:
-        """Waits for what is left to do."""
-        raise NotImplementedError
-
     def skip(self) -> int:
         """The number of a message that nobody gets."""
         self.sequence += 1
@@ -360,22 +360,6 @@ cdef class Sender:
     def refuse(self):
         """Raises what keeps this publisher from sending."""
         raise ClosedError("this publisher is closed")
-
-    def room(self, length, timeout):
-        """A lease of the pool for a large message when there was none at first, or None."""
-        raise NotImplementedError
-
-    def no_room(self, timeout):
-        """Raises that the pool is full."""
-        raise NotImplementedError
-
-    def unroomed(self, data, flags, prefix, timeout):
-        """What becomes of a large message for which the pool has no room."""
-        raise NotImplementedError
-
-    def overflowed(self, pending, sequence, time_ns, flags, prefix, payload, timeout):
-        """What becomes of a message that some subscribers can't have now."""
-        raise NotImplementedError
 
 
 cdef class Loan:
