@@ -196,6 +196,7 @@ class Process:
         """Reads what has come, in the caller's thread; False when another thread does."""
         if not self._lock.acquire(blocking=False):
             return False
+        self.home.activity += 1
         try:
             done = self.nukleus.read()
         finally:
@@ -213,7 +214,6 @@ class Process:
         self._sleeping.add(me)
         try:
             while True:
-                self.home.activity += 1
                 self.check()
                 read = self.read()
                 if ready():
@@ -248,7 +248,6 @@ class Process:
             self._listening = {one for one in self._listening if not one.is_closed()} | {loop}
             loop.add_reader(self.nukleus.bell.fileno(), self._heard, loop)
         while True:
-            self.home.activity += 1
             self.check()
             self.read()
             if ready():

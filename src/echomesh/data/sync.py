@@ -18,8 +18,8 @@ from echomesh.data.processes import join, leave
 from echomesh.data.queues import PublisherOptions
 from echomesh.data.requests import MATCH_S, REPLY, REQUEST, TIMEOUT_S, Answers, Routes, asked
 from echomesh.errors import ClosedError, NothingCame
+from echomesh.native.data_loan import Loan
 from echomesh.native.data_receive import Message
-from echomesh.native.data_send import Loan
 from echomesh.native.pool import Lease
 
 _log = logging.getLogger(__name__)
@@ -95,7 +95,9 @@ class Subscriber(Incoming):
         """Waits until something is there; False when nothing more comes."""
         if not self.home.alive:
             self.check()
-        self._process.wait(self.has_more, None, self.spin)
+        self._process.read()
+        if not self.waiting:
+            self._process.wait(self.has_more, None, self.spin)
         if self.waiting:
             return True
         with contextlib.suppress(ClosedError):
@@ -118,7 +120,8 @@ class Subscriber(Incoming):
 
     def _wait(self, timeout: float | None) -> None:
         self.check()
-        if not self._process.wait(self.has_more, timeout, self.spin):
+        self._process.read()
+        if not self.waiting and not self._process.wait(self.has_more, timeout, self.spin):
             raise NothingCame(f"no message of {self.filter!r} within {timeout:g} s")
         self.check()
 

@@ -30,6 +30,7 @@ cdef class Sender:
     cdef readonly Pool pool
     cdef list live
     cdef public int state
+    cdef int patience
     cdef public int64_t small
     cdef readonly int64_t sequence
     cdef readonly int64_t byte_count
@@ -40,10 +41,3 @@ cdef class Sender:
     cdef object push_lease(self, Lease lease, int flags, bytes prefix, timeout, bint quiet)
     cdef bint pumped(self, Target target) except -1
     cdef void announce_all(self) noexcept
-
-
-cdef class Loan:
-    cdef Sender sender
-    cdef Lease lease
-    cdef object view, timeout
-    cdef int64_t size

@@ -1,6 +1,5 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any
 
 from echomesh.native.data_home import Home
@@ -52,12 +51,3 @@ class Sender:
     def post_many(self, messages: Iterable[Any], timeout: float | None = None) -> tuple[Any, Iterator[Any]] | None: ...
     def buffer_of(self, data: Any) -> Any: ...
     def refuse(self) -> None: ...
-
-class Loan:
-    """A message that is written in place; it is sent at the end of the block, unless that raises."""
-
-    def __init__(self, sender: Sender, size: int, timeout: float | None = None) -> None: ...
-    def __enter__(self) -> memoryview: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...

@@ -153,7 +153,11 @@ class Nukleus:
         """
         if not self._owner.held:
             self._check_ours()
-        return sum([self._hub.read(inlet) for inlet in self._hub.readable() if inlet.ring.readable()])
+        done = 0
+        for inlet in self._hub.readable():
+            if inlet.ring.readable():
+                done += self._hub.read(inlet)
+        return done
 
     def rings(self) -> list[Ring]:
         """What to wait for: the rings that can be read now, and that of the commands last."""
