@@ -81,6 +81,11 @@ def _measurements(seconds: float) -> dict[str, Measure]:
     }
 
 
+def figures() -> list[str]:
+    """The names of all figures that a run has."""
+    return [*_measurements(0.0), "64 B CPU", "64 B pyzmq CPU", "64 B many CPU"]
+
+
 def rows(figures: Figures) -> list[Row]:
     """The table of what was to be reached."""
     rate, lap = "messages/s", "µs"

@@ -6,6 +6,8 @@ import array
 import gc
 import mmap
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -288,6 +290,22 @@ def test_what_a_closed_publisher_sent_can_still_be_taken(mesh: Mesh, options: di
         publisher.send(b"small")
         publisher.send(bytes(1 << 20))
     assert [len(subscriber.receive(10)) for _ in range(2)] == [5, 1 << 20]
+
+
+def test_what_was_sent_arrives_though_its_process_ends_without_closing(mesh: Mesh) -> None:
+    subscriber = mesh.subscribe("t")
+    script = "from echomesh.sync import connect\nfrom pathlib import Path\n"
+    script += f"publisher = connect(**{_plain(mesh.options.to_dict())}).publisher('t')\n"
+    script += "publisher.matched(1, 30)\npublisher.send(bytes(1 << 20))\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(subscriber.receive(10)) == 1 << 20
+    until(lambda: not subscriber.publishers)
+
+
+def _plain(options: dict[str, Any]) -> str:
+    given = ", ".join(f"{name!r}: {value!r}" for name, value in options.items() if name not in ("directory", "peers"))
+    return f"{{{given}, 'directory': Path({options['directory']!r})}}"
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,6 @@ from echomesh.topics import parse_topic
 SMALL_BYTES: Final = 8 << 10
 """From here on a message goes through the pool: copying it out of a ring, and zeroing that, would cost more."""
 
-LINGER_S: Final = 2.0
-"""For how long `close` waits until subscribers have what was sent."""
-
 JOINING_S: Final = 0.025
 """Subscribers are joined to a new publisher one after the other, each in a few milliseconds."""
 
@@ -152,7 +149,7 @@ class Outgoing(Sender):
             self._past.update(line.dropped)
             line.close()
             self._share_pool()
-        self._process.loop.call_soon_threadsafe(self._link.forget, line.subscriber)
+        self._process.soon(self._link.forget, line.subscriber)
 
     def _share_pool(self) -> None:
         # So that those who hold on to what they have can never have all of it.

@@ -21,6 +21,7 @@ from echomesh.data.messages import Process as Place
 from echomesh.data.proof import leave_proof
 from echomesh.errors import ClosedError, Forked, UsageError
 from echomesh.native.data_home import Home
+from echomesh.native.doorbell import Doorbell
 from echomesh.native.streams import Outlet
 from echomesh.native.waiter import Waiter
 from echomesh.nukleus import SMALL, Directory, Nukleus, Stream
@@ -44,6 +45,9 @@ class End(Protocol):
 
     def resume(self) -> bool:
         """Writes what found no room before; True when nothing is left."""
+
+    def written(self) -> Ready:
+        """Whether all that it sent up to now has been read."""
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to."""
@@ -151,9 +155,10 @@ class Process:
             done = self.nukleus.work()
         self._after(done)
 
-    def kick(self) -> None:
-        """Has the background thread look around now."""
-        self.loop.call_soon_threadsafe(self._rung.set)
+    def soon(self, act: Callable[..., object], *arguments: object) -> None:
+        """Has the background thread do something, unless that has ended."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(act, *arguments)
 
     def _after(self, done: int) -> None:
         # What was read may be for others than the thread that read it.
@@ -267,7 +272,7 @@ class Process:
         if not self._arm():
             return False
         if self.nukleus.rings()[-1].readable():
-            self.kick()
+            self.soon(self._rung.set)
         return True
 
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -361,11 +366,14 @@ class Process:
         if not self.home.alive:
             return
         self._stopping = True
-        self.kick()
+        self.soon(self._rung.set)
         self._thread.join()
         self.home.alive = False
         self.nukleus.close()
         self.nukleus.bell.ring()  # for threads that still wait
+        for loop in self._listening:
+            with contextlib.suppress(RuntimeError):  # it was closed
+                loop.call_soon_threadsafe(_unlisten, loop, self.nukleus.bell)
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to: nothing here may be touched."""
@@ -381,6 +389,10 @@ class _Mine:
         self.waiter = waiter
         self.generation = -1
         self.commands = -1
+
+
+def _unlisten(loop: asyncio.AbstractEventLoop, bell: Doorbell) -> None:
+    loop.remove_reader(bell.fileno())
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+from functools import partial
 from typing import Final
 
-from echomesh.data.process import Process
+from echomesh.data.process import Process, Ready
 from echomesh.nukleus import Directory
+
+LINGER_S: Final = 2.0
+"""For how long who leaves waits until subscribers have what was sent."""
 
 _processes: dict[str, tuple[Process, int]] = {}
 _processes_lock = threading.Lock()
@@ -37,6 +42,21 @@ def leave(process: Process) -> None:
     process.close()
 
 
+def _leave_all() -> None:
+    """Who ends without closing is given a moment too: what was sent shall arrive."""
+    with _processes_lock:
+        left = [process for process, _ in _processes.values()]
+        _processes.clear()
+    for process in left:
+        marks = [end.written() for end in list(process.ends)]
+        process.wait(partial(_all, marks), LINGER_S)
+        process.close()
+
+
+def _all(marks: list[Ready]) -> bool:
+    return all(mark() for mark in marks)
+
+
 def _forked() -> None:
     global _processes_lock
     _processes_lock = threading.Lock()
@@ -48,3 +68,4 @@ def _forked() -> None:
 
 _left_behind: Final[list[Process]] = []
 os.register_at_fork(after_in_child=_forked)
+atexit.register(_leave_all)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from echomesh.data.outgoing import LINGER_S, Outgoing, Rest
+from echomesh.data.outgoing import Outgoing, Rest
+from echomesh.data.processes import LINGER_S
 from echomesh.errors import NothingCame
 from echomesh.native.pool import Lease
 

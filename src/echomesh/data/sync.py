@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from echomesh.data.config import DataOptions
 from echomesh.data.incoming import QUEUE, Incoming, OnGap
-from echomesh.data.outgoing import LINGER_S, Outgoing, Rest
+from echomesh.data.outgoing import Outgoing, Rest
 from echomesh.data.process import Process
-from echomesh.data.processes import join, leave
+from echomesh.data.processes import LINGER_S, join, leave
 from echomesh.data.queues import PublisherOptions
 from echomesh.data.requests import MATCH_S, REPLY, REQUEST, TIMEOUT_S, Answers, Routes, asked
 from echomesh.errors import ClosedError, NothingCame
