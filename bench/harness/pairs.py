@@ -29,6 +29,8 @@ class Measured:
     value: float
     p99: float | None = None
     messages: int = 0
+    cpu_us: float | None = None
+    """Processor time of both ends for each message of a stream, in microseconds."""
 
 
 def measure(contestant: Contestant, flow: Flow, size: int, seconds: float, *, count: int = 0) -> Measured:
@@ -38,7 +40,7 @@ def measure(contestant: Contestant, flow: Flow, size: int, seconds: float, *, co
         run = Run(contestant, flow, size, seconds, directory, free_port(), count)
         return _figure(contestant, *_outcomes(run))
     finally:
-        _remove(directory)
+        remove(directory)
 
 
 def _outcomes(run: Run) -> tuple[Outcome, Outcome]:
@@ -95,10 +97,10 @@ def _figure(contestant: Contestant, a: Outcome, b: Outcome) -> Measured:
         raise MeasurementFailed(f"{contestant.name}: {counts}")
     if not b.seconds:
         raise MeasurementFailed(f"{contestant.name}: too few messages for a rate")
-    return Measured(b.good / b.seconds, messages=b.good)
+    return Measured(b.good / b.seconds, messages=b.good, cpu_us=(a.cpu_s + b.cpu_s) / b.good * 1e6)
 
 
-def _remove(directory: Path) -> None:
+def remove(directory: Path) -> None:
     # A peer that makes shared memory of its own names it after the directory.
     for path in directory.parent.glob(f"{directory.name}*"):
         if path.is_dir():

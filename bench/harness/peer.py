@@ -92,6 +92,13 @@ class Peer(ABC):
     def receiver(self, channel: str) -> Receiver:
         """The receiving end of `channel`."""
 
+    def exchange(self, stamps: Stamper[Any], sender: Sender, receiver: Receiver, check: Callable[[Any], bool]) -> None:
+        """Role a of a round trip: sends each message when the one before it has come back."""
+        send, receive = sender.send, receiver.receive
+        for body in stamps:
+            send(body)
+            check(receive())
+
     def echo(self, is_end: Callable[[Any], bool]) -> None:
         """Role b of a round trip: sends back what comes, up to the end."""
         receive, send = self.receiver("ping").receive, self.sender("pong").send

@@ -26,6 +26,7 @@ class Sent:
     """What the sender of a stream knows at its end."""
 
     messages: int
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Received:
     bad: int
     lost: int
     seconds: float
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ def play(run: Run, role: Role, link: Connection, results: Connection) -> None:
         return
     try:
         peer = make(run, role)
-        _meet(link)
+        meet(link)
         peer.connect()
         outcome = _ROLES[run.flow][role](peer, link)
-        _meet(link)  # nobody takes the rings and sockets away while the other still looks at them
+        meet(link)  # nobody takes the rings and sockets away while the other still looks at them
         peer.close()
     except BaseException:
         outcome = Failed(traceback.format_exc())
@@ -91,7 +93,7 @@ def make(run: Run, role: Role) -> Peer:
     return made
 
 
-def _meet(link: Connection) -> None:
+def meet(link: Connection) -> None:
     # Greetings and ends may cross with this; only the word that both say counts.
     link.send("here")
     while link.recv() != "here":
@@ -100,48 +102,55 @@ def _meet(link: Connection) -> None:
 
 def _stream_out(peer: Peer, link: Connection) -> Sent:
     sender = peer.sender("stream")
-    _meet(link)
+    meet(link)
     # Some peers lose what is sent before they have found each other.
     while not link.poll(GREETING_SECONDS):
         stamp(sender.body, HELLO)
         sender.send(sender.body)
     link.recv()
+    before_s = time.process_time()
     stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count)
     sender.send_all(stamps)
+    cpu_s = time.process_time() - before_s
     stamp(sender.body, END)
     sender.send(sender.body)
-    return Sent(stamps.sent)
+    return Sent(stamps.sent, cpu_s)
 
 
-def _stream_in(peer: Peer, link: Connection) -> Received:
+def stream_in(peer: Peer, link: Connection) -> Received:
     receiver = peer.receiver("stream")
-    checker = Checker(peer.run.size, on_hello=lambda: link.send("hello"))
-    _meet(link)
+    before_s = 0.0
+
+    def greeted() -> None:
+        nonlocal before_s
+        before_s = time.process_time()
+        link.send("hello")
+
+    checker = Checker(peer.run.size, on_hello=greeted)
+    meet(link)
     receiver.receive_all(checker)
-    return Received(checker.good, checker.bad, checker.lost, checker.seconds)
+    cpu_s = time.process_time() - before_s
+    return Received(checker.good, checker.bad, checker.lost, checker.seconds, cpu_s)
 
 
 def _ping(peer: Peer, link: Connection) -> Laps:
     sender, receiver = peer.sender("ping"), peer.receiver("pong")
     checker = Checker(peer.run.size)
-    _meet(link)
+    meet(link)
     peer.begin()
     paced = peer.run.flow == "paced round trip"
     stamps: Stamper[Any] = Stamper(sender.body, peer.run.seconds, peer.run.count, laps=not paced)
-    laps = (_paced if paced else _in_a_row)(stamps, sender.send, receiver.receive, checker.check)
+    if paced:
+        laps = _paced(stamps, sender.send, receiver.receive, checker.check)
+    else:
+        peer.exchange(stamps, sender, receiver, checker.check)
+        laps = stamps.laps_ns()
     peer.finish(sender)
     laps = sorted(laps[min(WARM_LAPS, len(laps) // 10) :])
     if not laps:
         raise RuntimeError("not one answer came in time")
     wrong = checker.bad + checker.lost + stamps.sent - checker.good
     return Laps(len(laps), wrong, laps[len(laps) // 2] / 1e3, laps[len(laps) * 99 // 100] / 1e3)
-
-
-def _in_a_row(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> list[int]:
-    for body in stamps:
-        send(body)
-        check(receive())
-    return stamps.laps_ns()
 
 
 def _paced(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> list[int]:
@@ -160,12 +169,12 @@ def _paced(stamps: Stamper[Any], send: Send, receive: Receive, check: Check) -> 
 
 def _pong(peer: Peer, link: Connection) -> None:
     checker = Checker(peer.run.size)
-    _meet(link)
+    meet(link)
     peer.echo(checker.check)
 
 
 _ROLES: dict[Flow, dict[Role, Callable[[Peer, Connection], Outcome]]] = {
-    "stream": {"a": _stream_out, "b": _stream_in},
+    "stream": {"a": _stream_out, "b": stream_in},
     "round trip": {"a": _ping, "b": _pong},
     "paced round trip": {"a": _ping, "b": _pong},
 }

@@ -7,13 +7,16 @@ import threading
 from typing import Any
 
 import zenoh
+import zenoh.shm
 
 from bench.harness.peer import Peer, Receiver, Role, Run, Sender
 from bench.native.checker import Checker
 
+SHARED_BUFFERS = 64
+
 
 class ZenohPeer(Peer):
-    """Variants: tcp and unixsock. Role a listens."""
+    """Variants: tcp, unixsock, and shm, which is tcp with messages in shared memory. Role a listens."""
 
     def __init__(self, run: Run, role: Role) -> None:
         super().__init__(run, role)
@@ -33,7 +36,7 @@ class ZenohPeer(Peer):
             "mode": "peer",
             "scouting/multicast/enabled": False,
             "scouting/gossip/enabled": False,
-            "transport/shared_memory/enabled": False,
+            "transport/shared_memory/enabled": run.variant == "shm",
             "listen/endpoints": [],
             f"{side}/endpoints": [endpoint],
         }
@@ -49,6 +52,8 @@ class ZenohPeer(Peer):
             reliability=zenoh.Reliability.RELIABLE,
             express=self.run.flow != "stream",
         )
+        if self.run.variant == "shm":
+            return ZenohSharedSender(publisher, self.run.size)
         return ZenohSender(publisher, self.run.size)
 
     def receiver(self, channel: str) -> Receiver:
@@ -65,6 +70,21 @@ class ZenohSender(Sender):
         self.body = bytearray(size)
         self.publisher = publisher
         self.send = publisher.put
+
+
+class ZenohSharedSender(Sender):
+    """Copies each message into a buffer of Zenoh's shared memory."""
+
+    def __init__(self, publisher: Any, size: int) -> None:
+        self.body = bytearray(size)
+        self.publisher = publisher
+        self.provider = zenoh.shm.ShmProvider.default_backend(max(size * SHARED_BUFFERS, 4 << 20))
+        self.policy = zenoh.shm.BlockOn(zenoh.shm.GarbageCollect())
+
+    def send(self, body: Any) -> None:
+        buffer = self.provider.alloc(len(body), self.policy)
+        buffer[0 : len(body)] = body
+        self.publisher.put(buffer)
 
 
 class ZenohReceiver(Receiver):

@@ -8,12 +8,16 @@ from typing import Any
 import iceoryx2
 
 from bench.harness.peer import Peer, Receiver, Role, Run, Sender
+from bench.native.checker import stamp
 
 QUEUED_BYTES = 64 << 20
 
 
 class IceoryxPeer(Peer):
-    """Variants: poll receives busily, event sleeps in a listener that each message notifies."""
+    """Variants: poll receives busily, event sleeps in a listener that each message notifies.
+
+    loan is poll with messages that are stamped where they lie: nothing is copied.
+    """
 
     def __init__(self, run: Run, role: Role) -> None:
         super().__init__(run, role)
@@ -44,7 +48,8 @@ class IceoryxPeer(Peer):
         return self.node.service_builder(name).event().open_or_create()
 
     def sender(self, channel: str) -> Sender:
-        return IceoryxSender(self._service(channel), self._event(channel), self.run.size)
+        kind = IceoryxLoanSender if self.run.variant == "loan" else IceoryxSender
+        return kind(self._service(channel), self._event(channel), self.run.size)
 
     def receiver(self, channel: str) -> Receiver:
         return IceoryxReceiver(self._service(channel), self._event(channel), self.run.size)
@@ -77,6 +82,17 @@ class IceoryxSender(Sender):
             loaned.assume_init().send()
             if notify:
                 notify()
+
+
+class IceoryxLoanSender(IceoryxSender):
+    """Stamps the slice itself."""
+
+    def send_all(self, stamps: Any) -> None:
+        loan, size, array = self.publisher.loan_slice_uninit, self.size, ctypes.c_uint8 * self.size
+        for number, _ in enumerate(stamps):
+            loaned = loan(size)
+            stamp(array.from_address(loaned.payload_ptr), number)
+            loaned.assume_init().send()
 
 
 class IceoryxReceiver(Receiver):

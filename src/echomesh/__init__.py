@@ -11,14 +11,39 @@ from echomesh.events import Event
 
 if TYPE_CHECKING:
     from echomesh import sync
+    from echomesh.data.incoming import Gap
+    from echomesh.data.mesh import Mesh, connect
+    from echomesh.data.publisher import Publisher
+    from echomesh.data.subscriber import Subscriber
     from echomesh.mesh.client import Received, Session, session
+    from echomesh.native.data_receive import Message
 
-__all__ = ["EchomeshError", "Event", "Received", "Session", "__version__", "session", "sync"]
+__all__ = [
+    "EchomeshError",
+    "Event",
+    "Gap",
+    "Mesh",
+    "Message",
+    "Publisher",
+    "Received",
+    "Session",
+    "Subscriber",
+    "__version__",
+    "connect",
+    "session",
+    "sync",
+]
 
 # Loaded when they are first used, so that `import echomesh` stays quick.
 _LAZY: Final = {
+    "Gap": "echomesh.data.incoming",
+    "Mesh": "echomesh.data.mesh",
+    "Message": "echomesh.native.data_receive",
+    "Publisher": "echomesh.data.publisher",
     "Received": "echomesh.mesh.client",
     "Session": "echomesh.mesh.client",
+    "Subscriber": "echomesh.data.subscriber",
+    "connect": "echomesh.data.mesh",
     "session": "echomesh.mesh.client",
 }
 

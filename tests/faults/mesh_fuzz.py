@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from echomesh.frames import framed
 from echomesh.mesh.codes import MAGIC, VERSION, Command
-from echomesh.mesh.frames import framed
 from tests.mesh.support import an_event
 
 encode: Final = msgspec.msgpack.Encoder().encode

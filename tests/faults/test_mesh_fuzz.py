@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec import Raw as RawBytes
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import AddBridge, Hello, Publish, Subscribe, Welcome
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.faults.mesh_fuzz import TOPICS, Fuzz
 from tests.faults.mesh_support import fill, still_serves

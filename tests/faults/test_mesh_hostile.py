@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Hello
 from echomesh.mesh.codes import MAGIC, VERSION, Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.faults.hostile_support import QUICK, encode, run
 from tests.mesh.support import Raw, Running

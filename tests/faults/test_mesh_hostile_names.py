@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from msgspec import Raw as RawBytes
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Body, Deliver, Disconnect, Forward, Hello, Publish, Subscribe, Unsubscribe
 from echomesh.mesh.codes import MAGIC, VERSION, Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.faults.hostile_support import encode, publishing, run
 from tests.faults.mesh_support import still_serves

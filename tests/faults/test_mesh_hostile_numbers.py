@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Deliver, Nack, Subscribe
 from echomesh.mesh.codes import MAGIC, VERSION, Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.faults.hostile_support import encode, publishing, run, subscriber
 from tests.faults.mesh_support import fill, until

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 from msgspec import Raw as RawBytes
 
+from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Deliver, Fetch, Hello, Publish, Subscribe
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import Splitter, framed
 from tests.faults.mesh_support import HOST, ServerProcess, until
 from tests.mesh.support import Raw, an_event
 from tests.support.counts import count

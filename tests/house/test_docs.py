@@ -21,7 +21,8 @@ SPARK = [page for page, code in RUN.items() if "echomesh.spark" in code]
 
 def run(config: Path, *pages: Path, patience_s: float = 100.0) -> subprocess.CompletedProcess[str]:
     """Run the examples of these pages as a reader on a fresh machine would."""
-    environment = {**os.environ, "ECHOMESH_DIR": str(config / "mesh"), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    own = {"ECHOMESH_DIR": str(config / "mesh"), "ECHOMESH_PARTICIPANT_PORT": "0", "ECHOMESH_LINGER_SECONDS": "0"}
+    environment = {**os.environ, **own, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-W", "error", "-m", "tests.support.markdown", *map(str, pages)]
     return subprocess.run(
         command, cwd=config, env=environment, capture_output=True, text=True, timeout=patience_s, check=False

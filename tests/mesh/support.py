@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from echomesh.events import Event
+from echomesh.frames import Splitter, framed
 from echomesh.log import AsyncTopicLog, LogOptions
 from echomesh.mesh import protocol
 from echomesh.mesh.access import Access, open_access
 from echomesh.mesh.bodies import Body, Hello
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import Splitter, framed
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.ports import AccessPort
 from echomesh.mesh.protocol import Message
@@ -87,14 +86,6 @@ async def serving(
                 checking.close()
             for client in running.clients:
                 client.close()
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Raw:

@@ -17,7 +17,8 @@ from echomesh.mesh import protocol
 from echomesh.mesh.bodies import AddBridge, Bridges, Deliver, InSession, Publish, RemoveBridge, Subscribe
 from echomesh.mesh.codes import Command
 from echomesh.mesh.options import MeshOptions
-from tests.mesh.support import Raw, Running, an_event, free_port, serving
+from tests.mesh.support import Raw, Running, an_event, serving
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 CHAIN = [(0, 1), (1, 2), (2, 3)]

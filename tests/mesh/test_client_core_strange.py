@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echomesh.errors import BadMessage, MeshError
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Published, Welcome
 from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Refused, Stored, Told
 from echomesh.mesh.client_outbox import State
 from echomesh.mesh.codes import Command, Status
-from echomesh.mesh.frames import framed
 from tests.mesh.wire_support import EVENT, Wire, delivery
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echomesh.errors import BadMessage, BadTopic, FrameTooLarge, SessionBusy
+from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Published, Server
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import Splitter, framed
 from echomesh.native.mesh_client import SEQ_DIGITS, Flight
 from echomesh.topics import parse_topic
 from tests.support.counts import count

@@ -13,11 +13,11 @@ import pytest
 
 import echomesh
 from echomesh.errors import ConnectionLost, MeshTimeout, UsageError, WrongEventLoop
+from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Published, Welcome
 from echomesh.mesh.client import Session, session
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import Splitter, framed
 from tests.mesh.support import Running, an_event, serving
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Raw
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Publish
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import framed
 from echomesh.mesh.protocol import Message
 from tests.mesh.support import an_event, serving
 from tests.support.counts import count

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from echomesh.errors import BadMessage, FrameTooLarge
+from echomesh.frames import STRANGER_FRAME, Splitter, framed
 from echomesh.mesh import bodies, protocol
 from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
-from echomesh.mesh.frames import STRANGER_FRAME, Splitter, framed
 from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode
 from echomesh.native.log_record import encode as encode_record
 from echomesh.native.log_record import scan

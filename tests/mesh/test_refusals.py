@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Raw as RawBytes
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.access import Access
 from echomesh.mesh.bodies import (
@@ -26,7 +27,6 @@ from echomesh.mesh.bodies import (
     Subscribe,
 )
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.mesh.access_support import CLIENTS
 from tests.mesh.support import Raw, Running, an_event, serving

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Hello, Publish
 from echomesh.mesh.client import session
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.connection import Connection
 from echomesh.mesh.core import MeshCore
-from echomesh.mesh.frames import framed
 from echomesh.mesh.options import MeshOptions
 from tests.mesh.proxy import proxy
 from tests.mesh.support import Running, an_event, serving

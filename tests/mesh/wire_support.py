@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
+from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body, Hello, Welcome
 from echomesh.mesh.client_core import ClientCore
 from echomesh.mesh.client_events import Answered, Up
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import Splitter, framed
 from echomesh.mesh.protocol import Message
 from tests.mesh.support import an_event
 

@@ -14,10 +14,10 @@ from msgspec import Raw
 
 from echomesh.errors import LogError
 from echomesh.events import Event
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Publish
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import framed
 from echomesh.native.mesh_event import learn, sound
 from echomesh.native.mesh_publish import Lane, Publishes
 from tests.support.counts import count

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from echomesh.errors import BadMessage
+from echomesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Deliver, Forward, Nack, Publish, Published, Subscribe
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import MAX_FRAME, Splitter
 from tests.simulation.clock import Clock
 
 SILENT = (Command.HEARTBEAT_REQUEST, Command.HEARTBEAT_RESPONSE, Command.ASYNC_MESSAGE_TO_CLIENT_ACK_RESPONSE)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Hello
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import framed
 from tests.simulation.clock import Clock
 from tests.simulation.network import End, Network, Owner
 

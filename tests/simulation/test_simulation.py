@@ -29,11 +29,16 @@ def test_every_promise_is_kept_whatever_goes_wrong(shm_dir: Path) -> None:
 
 @pytest.mark.parametrize("seed", [6, 39])
 def test_a_run_is_made_from_its_seed_alone(seed: int) -> None:
+    assert_repeats("tests.simulation", seed)
+
+
+def assert_repeats(module: str, seed: int) -> None:
+    """Has the same run made by two processes, and compares what they tell."""
     traces = []
     for hash_seed in ("1", "2"):
         # Processes in which no set is in the order of the other's.
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "tests.simulation", str(seed)]
+        command = [sys.executable, "-m", module, str(seed)]
         done = subprocess.run(command, capture_output=True, cwd=ROOT, env=environment, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr
         traces.append(done.stdout.splitlines())

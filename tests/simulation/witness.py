@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from echomesh.errors import BadMessage
+from echomesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Deliver, Hello, Nack, Nacked, Subscribe, Unsubscribe
 from echomesh.mesh.codes import Command, Status
-from echomesh.mesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh.ranges import RangeSet
 from echomesh.topics import matches
 

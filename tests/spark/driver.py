@@ -20,9 +20,9 @@ from typing import Any
 from pyspark import SparkContext, TaskContext
 from pyspark.sql.types import StructType
 
+from echomesh.frames import framed
 from echomesh.mesh.bodies import AskOffsets, Commit
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import framed
 from echomesh.mesh.protocol import encode
 from echomesh.spark import sink_options
 from echomesh.spark.remote import connect

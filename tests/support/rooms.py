@@ -11,11 +11,12 @@ from pathlib import Path
 GROUND = {"errors", "_version"}
 
 # What the others may import besides themselves and the ground; a dotted name is one module of a room.
-_MODEL = {"events", "topics"}
+_MODEL = {"events", "frames", "topics"}
 USES = {
     "native": set[str](),
     "events": {"native"},
     "topics": {"native"},
+    "frames": set[str](),
     "nukleus": _MODEL | {"native"},
     "data": _MODEL | {"native", "nukleus"},
     "log": _MODEL | {"native"},

@@ -67,6 +67,23 @@ COMMANDS: Final = {
             "echomesh streams --json | jq '.nuklei[].name'",
         ),
     ),
+    "participant": Command(
+        "participant",
+        "participant",
+        (
+            "echomesh participant",
+            "echomesh participant --peer robot-2.local --peer 10.0.0.7      where broadcasts get lost",
+            "echomesh participant --domain lab --beacon-port 7341 --port 7342",
+        ),
+    ),
+    "participants": Command(
+        "participant",
+        "participants",
+        (
+            "echomesh participants",
+            "echomesh participants --json | jq '.participants[].publishers[].topic'",
+        ),
+    ),
     "log": Command(
         "log",
         "log",
@@ -114,6 +131,7 @@ COMMANDS: Final = {
             "echomesh pub sensors/7 --count 60 --rate 1          numbers, one a second",
             "journalctl -o json -f | echomesh pub journal",
             "echomesh sub 'orders/**' --json | echomesh pub copies --events --server elsewhere",
+            "echomesh pub camera/front --peer --file frame.jpg --every 0.1",
         ),
     ),
     "sub": Command(
@@ -124,6 +142,23 @@ COMMANDS: Final = {
             "echomesh sub orders --start earliest --count 10 --json | jq .event.data",
             "echomesh sub orders --client billing                goes on where it was",
             "echomesh sub orders --group workers                 shares the events with others",
+            "echomesh sub 'camera/*' --peer --to ./frames        saves each as a file",
+        ),
+    ),
+    "record": Command(
+        "peer",
+        "record",
+        (
+            "echomesh record 'camera/**' drive.mcap",
+            "echomesh record telemetry one.mcap --count 1000",
+        ),
+    ),
+    "replay": Command(
+        "peer",
+        "replay",
+        (
+            "echomesh replay drive.mcap",
+            "echomesh replay drive.mcap --filter 'camera/*' --speed 2",
         ),
     ),
     "topics": Command(

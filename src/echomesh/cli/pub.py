@@ -17,6 +17,7 @@ import typer
 from echomesh.cli.common import JsonOption, state
 from echomesh.cli.events_in import Done, attributes_of, event_of, events_of_lines, whole_event
 from echomesh.cli.log_common import EnvironmentOption, TopicArgument
+from echomesh.cli.peer import EveryOption, PeerOption, publish
 from echomesh.cli.session import (
     SERVER,
     CaOption,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = 0
 _TOGETHER = 1024
+WAIT_S = 5.0
 
 Chunks = Iterator[list[Event]]
 
@@ -78,6 +80,11 @@ def pub(
         str | None,
         typer.Option(metavar="HOST[:PORT]", help="To this server of the mesh alone.", show_default=False),
     ] = None,
+    peer: PeerOption = False,
+    every: EveryOption = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="With --peer: for a first subscriber.")
+    ] = WAIT_S,
     server: ServerOption = SERVER,
     client: ClientOption = None,
     password_file: PasswordFileOption = None,
@@ -86,8 +93,17 @@ def pub(
     environment: EnvironmentOption = "TST",
     as_json: JsonOption = False,
 ) -> None:
-    """Publish events, and say their offsets once they are on the server's disk."""
+    """Publish events, and say their offsets once they are on the server's disk.
+
+    With --peer, send raw messages to subscribers of this machine through shared memory, with no server in between:
+    DATA, a whole --file, or each line of standard input.
+    """
     state.json = as_json
+    if peer:
+        publish(topic, data, file, count, every if rate is None else 1 / rate, wait, as_json)
+        return
+    if every is not None:
+        rate = 1 / every
     topic = parse_topic(topic)
     attributes = attributes_of(type, source, subject, extension)
     if data is not None and (file is not None or events):

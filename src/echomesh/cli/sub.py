@@ -11,6 +11,7 @@ import typer
 
 from echomesh.cli.common import warn
 from echomesh.cli.log_common import EnvironmentOption, moment
+from echomesh.cli.peer import Format, FormatOption, PeerOption, SaveOption, subscribe
 from echomesh.cli.session import (
     SERVER,
     CaOption,
@@ -64,6 +65,9 @@ def sub(
         int | None, typer.Option(min=1, metavar="N", help="End after so many.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON, with all attributes.")] = False,
+    peer: PeerOption = False,
+    format: FormatOption = Format.TEXT,
+    to: SaveOption = None,
     server: ServerOption = SERVER,
     client: ClientOption = None,
     password_file: PasswordFileOption = None,
@@ -73,8 +77,12 @@ def sub(
 ) -> None:
     """Print events as they come, until Ctrl-C, and acknowledge them.
 
-    With --client or --group the server remembers how far it was, and the next time it goes on there.
+    With --client or --group the server remembers how far it was, and the next time it goes on there. With --peer there
+    is no server: messages come straight from the processes of this machine that publish them.
     """
+    if peer:
+        subscribe(filters, Format.JSON if as_json else format, to, count)
+        return
     login = Login(server, client, password_file, tls, ca, environment)
     keep = client is not None or group is not None
     login.run(lambda session: _subscribe(session, filters, start, group, count, as_json, keep))

@@ -22,6 +22,7 @@ EchomeshError
 │   ├── BadControlFile               a control file with a bad header or size
 │   └── BadFrame                     a command, response or stream event that can't be decoded
 ├── ClosedError                      the thing was closed, or its process forked
+│   └── Forked                       it belongs to the process that this one was forked from
 ├── BusyError                        somebody else holds what only one may hold
 │   ├── OwnerAlive                   a live process has this name
 │   └── PipelineBusy                 a pipeline that another process runs
@@ -34,6 +35,19 @@ EchomeshError
 │   ├── CommandTimeout (TimeoutError) it did not answer in time
 │   └── NukleusGone                  it is not running
 ├── StreamReset                      the peer gave the stream up
+├── DataError                        participants, publishers and subscribers
+│   ├── BadOptions (UsageError)      an option that can't be used
+│   ├── BadPacket                    bytes that are no beacon or control message
+│   ├── NoParticipant (ConnectionError) none could be found, started or reached
+│   │   └── PortTaken (BusyError)    another program listens where it should
+│   ├── InitFailed                   the participant refused: WrongVersion, WrongDomain, TopicRefused, NotAuthorised,
+│   │                                TooManyEndpoints
+│   ├── SlowSubscriber (TimeoutError) a message could not be given to some subscribers in time
+│   ├── MessagesLost                 messages that will not come, by their numbers
+│   ├── NothingCame (TimeoutError)   no message, subscriber or reply in time
+│   ├── NotARequest (UsageError)     a reply to what was no request
+│   ├── BadRecording (DamagedError)  a file that is no recording
+│   └── MissingPackage (UsageError)  a package that only some commands need
 ├── LogError                         the topic log
 │   ├── LogDamaged                   a file of the log whose header, size or content is wrong
 │   ├── LogCorrupt                   records that can't be read any more, by flipped bits or lost bytes
@@ -71,6 +85,28 @@ EchomeshError
     └── BadConfig                    a configuration that can't be used
 """
 
+from echomesh.errors.data import (
+    BadOptions,
+    BadPacket,
+    DataError,
+    InitFailed,
+    NoParticipant,
+    NotAuthorised,
+    PortTaken,
+    TooManyEndpoints,
+    TopicRefused,
+    WrongDomain,
+    WrongVersion,
+)
+from echomesh.errors.delivery import (
+    BadRecording,
+    Forked,
+    MessagesLost,
+    MissingPackage,
+    NotARequest,
+    NothingCame,
+    SlowSubscriber,
+)
 from echomesh.errors.general import (
     BadControlFile,
     BadEvent,
@@ -166,7 +202,10 @@ __all__ = [
     "BadMessage",
     "BadName",
     "BadOption",
+    "BadOptions",
+    "BadPacket",
     "BadPipeline",
+    "BadRecording",
     "BadTable",
     "BadTopic",
     "BridgeExists",
@@ -179,13 +218,16 @@ __all__ = [
     "ConnectionLost",
     "CountersFull",
     "DamagedError",
+    "DataError",
     "DataLoss",
     "DiskFull",
     "EchomeshError",
     "FencedWriter",
     "FileGone",
+    "Forked",
     "FrameTooLarge",
     "HoleError",
+    "InitFailed",
     "InvalidBridge",
     "InvalidClient",
     "InvalidSeq",
@@ -203,22 +245,30 @@ __all__ = [
     "MeshError",
     "MeshTimeout",
     "MessageTooLarge",
+    "MessagesLost",
+    "MissingPackage",
     "NoActiveSession",
     "NoBridgeServer",
+    "NoParticipant",
+    "NotARequest",
     "NotAnEvent",
+    "NotAuthorised",
     "NotAuthorized",
+    "NothingCame",
     "NukleusGone",
     "OffsetGone",
     "OffsetsLost",
     "OwnerAlive",
     "PipelineBusy",
     "PipelineFailed",
+    "PortTaken",
     "RateLimited",
     "RequestFailed",
     "RingDamaged",
     "SchemaChanged",
     "SessionBusy",
     "SessionEnded",
+    "SlowSubscriber",
     "StageMissing",
     "StaleWriter",
     "StateTooNew",
@@ -226,6 +276,8 @@ __all__ = [
     "StorageFull",
     "StreamReset",
     "TakenOver",
+    "TooManyEndpoints",
+    "TopicRefused",
     "UnauthorizedPublish",
     "UnauthorizedSubscribe",
     "UnknownBridge",
@@ -233,5 +285,7 @@ __all__ = [
     "UnknownTopic",
     "UsageError",
     "ViewKept",
+    "WrongDomain",
     "WrongEventLoop",
+    "WrongVersion",
 ]

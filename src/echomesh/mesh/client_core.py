@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from echomesh.errors import BadMessage, ConnectionLost, RateLimited, RequestFailed
+from echomesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Body, Disconnect, Hello, Nack, Subscribe, Unsubscribe, Welcome
 from echomesh.mesh.client_acks import Run, TopicAcks
@@ -19,7 +20,6 @@ from echomesh.mesh.client_events import Answered, Broken, Delivery, Ended, Happe
 from echomesh.mesh.client_outbox import Asked, Outbox, State
 from echomesh.mesh.client_wire import HotMessage, decode_hot, failure, stage_error
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh.ranges import LARGEST
 
 CREDIT_BYTES: Final = 1 << 20

@@ -9,12 +9,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from echomesh.errors import FrameTooLarge, MeshError, UsageError
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body, Hello, Server
 from echomesh.mesh.client_events import Happening, Refused
 from echomesh.mesh.client_wire import publish_body
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import framed
 from echomesh.native.mesh_client import Flight
 from echomesh.topics import parse_topic
 

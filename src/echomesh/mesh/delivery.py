@@ -7,10 +7,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogCorrupt, OffsetsLost
+from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Deliver, Notice
 from echomesh.mesh.codes import Command
-from echomesh.mesh.frames import framed
 from echomesh.native.mesh_frames import events_frame
 
 if TYPE_CHECKING:

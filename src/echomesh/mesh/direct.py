@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from echomesh.errors import BadMessage, ConnectionLost, EchomeshError, LoginBusy, RateLimited, RequestFailed
+from echomesh.frames import MAX_FRAME, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body, Hello, Server, Welcome
 from echomesh.mesh.client_options import Backoff, Tls, parse_address, tls_context
 from echomesh.mesh.client_wire import failure, stage_error
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import MAX_FRAME, framed
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 300.0  # a commit of gigabytes takes a while

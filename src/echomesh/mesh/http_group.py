@@ -7,11 +7,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from echomesh.errors import BadEvent
+from echomesh.frames import Splitter
 from echomesh.mesh import http_sse as sse
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Deliver, Hello
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.frames import Splitter
 from echomesh.mesh.http_problems import unavailable
 from echomesh.mesh.session import Session
 

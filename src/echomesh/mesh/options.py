@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echomesh.mesh.frames import MAX_FRAME, STRANGER_FRAME
+from echomesh.frames import MAX_FRAME, STRANGER_FRAME
 
 
 @dataclass(frozen=True)

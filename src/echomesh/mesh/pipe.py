@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body
 from echomesh.mesh.codes import Command, ErrorCode, Status
-from echomesh.mesh.frames import Splitter, framed
 
 if TYPE_CHECKING:
     from echomesh.mesh.core import MeshCore

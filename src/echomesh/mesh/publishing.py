@@ -9,10 +9,10 @@ import msgspec
 
 from echomesh.errors import BadEvent, EchomeshError, LogCorrupt, OffsetsLost
 from echomesh.events import Event
+from echomesh.frames import framed
 from echomesh.mesh import checks, protocol
 from echomesh.mesh.bodies import Nack, Publish, Server
 from echomesh.mesh.codes import PORT, Command, Status
-from echomesh.mesh.frames import framed
 from echomesh.mesh.ports import Pending
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.ways import HERE

@@ -10,8 +10,13 @@ cdef class Outlet:
     cdef bint put(self, int32_t kind, int64_t stream_id, object payload) except -1
 
 
+cdef class Taker:
+    cdef int take(self, char *body, int64_t length) except -1
+
+
 cdef class StreamTable(Sink):
     cdef public dict inbound
+    cdef StreamEnd last
     cdef public object outlet
     cdef public bint paused
     cdef object on_data
@@ -26,3 +31,4 @@ cdef class StreamEnd:
     cdef public int64_t outbound_id
     cdef public int inbound
     cdef public int outbound
+    cdef public Taker taker

@@ -20,6 +20,9 @@ class Outlet:
     def overflow(self, kind: int, stream_id: int, payload: Buffer) -> bool: ...
     def give_up(self) -> None: ...
 
+class Taker:
+    """Compiled code that takes the data of one stream."""
+
 class StreamTable:
     """The streams that come in from one peer, by id."""
 
@@ -37,5 +40,6 @@ class StreamEnd:
     outbound_id: int
     inbound: int
     outbound: int
+    taker: Taker | None
     def __init__(self, table: StreamTable) -> None: ...
     def send(self, payload: Buffer) -> bool: ...

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +35,16 @@ def check_name(name: object) -> str:
     return name
 
 
-def default_root() -> Path:
-    """`ECHOMESH_DIR`, else this user's directory in shared memory, one for each `ECHOMESH_DOMAIN`."""
+def default_domain() -> str:
+    """`ECHOMESH_DOMAIN`, else `default`."""
+    return check_name(os.environ.get("ECHOMESH_DOMAIN", "default"))
+
+
+def default_root(domain: str | None = None) -> Path:
+    """`ECHOMESH_DIR`, else this user's directory in shared memory, one for each domain."""
     if given := os.environ.get("ECHOMESH_DIR"):
         return Path(given)
-    domain = check_name(os.environ.get("ECHOMESH_DOMAIN", "default"))
-    return _users_root() / domain
+    return _users_root() / (default_domain() if domain is None else check_name(domain))
 
 
 def _users_root() -> Path:
@@ -148,14 +152,14 @@ class Directory:
                     continue
             yield
 
-    def clean(self) -> list[str]:
+    def clean(self, spared: Container[str] = ()) -> list[str]:
         """Removes what dead nuklei left, under the lock, and tells their names; foreign ones are left alone."""
         removed = []
         for path in self.root.iterdir():
             if path.name.startswith(_MAKING):
                 shutil.rmtree(path, ignore_errors=True)
         for place in self.places():
-            if place.foreign() or place.path.is_symlink() or not self._ours(place):
+            if place.name in spared or place.foreign() or place.path.is_symlink() or not self._ours(place):
                 continue
             if place.owner_pid() is None:
                 self._remove(place)
@@ -211,12 +215,16 @@ class Directory:
             if self.places() and place.path.exists():
                 lock.release()
                 self._remove(place)
-            if not self.places():
-                with contextlib.suppress(OSError):
-                    (self.root / ".lock").unlink()
-                    self.root.rmdir()
-                    if self.root.parent == _users_root():
-                        self.root.parent.rmdir()
+            self.fold()
+
+    def fold(self) -> None:
+        """Removes the config-dir, under the lock, unless something is in it."""
+        if {path.name for path in self.root.iterdir()} <= {".lock"}:
+            with contextlib.suppress(OSError):
+                (self.root / ".lock").unlink()
+                self.root.rmdir()
+                if self.root.parent == _users_root():
+                    self.root.parent.rmdir()
 
     def dead(self, name: str) -> bool:
         """Whether that nukleus was one of ours and is gone; call it under the lock for a verdict that stays true."""

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from echomesh.errors import ClosedError
 from echomesh.native.doorbell import Doorbell
+from echomesh.native.ring import Ring
 from echomesh.native.waiter import Waiter
 from echomesh.nukleus.commands import Message
 from echomesh.nukleus.conductor import Conductor, Reference
@@ -144,6 +145,32 @@ class Nukleus:
         for inlet in self._hub.readable():
             done += self._hub.read(inlet)
         return done
+
+    def read(self) -> int:
+        """Reads what is there of streams, without waiting, and tells how many events that were; for loops of one's own.
+
+        Commands, and what is due from time to time, are for `work`.
+        """
+        if not self._owner.held:
+            self._check_ours()
+        done = 0
+        for inlet in self._hub.readable():
+            if inlet.ring.readable():
+                done += self._hub.read(inlet)
+        return done
+
+    def rings(self) -> list[Ring]:
+        """What to wait for: the rings that can be read now, and that of the commands last."""
+        return [*(inlet.ring for inlet in self._hub.readable()), self._control.commands]
+
+    @property
+    def changed(self) -> bool:
+        """Whether there may be other rings to wait for than before; whoever asks for them clears it."""
+        return self._hub.changed
+
+    @changed.setter
+    def changed(self, changed: bool) -> None:
+        self._hub.changed = changed
 
     def _tick_if_due(self) -> None:
         now = time.monotonic()

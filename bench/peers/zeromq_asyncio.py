@@ -1,0 +1,75 @@
+"""pyzmq in event loops: PUSH and PULL over ipc://, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from zmq.asyncio import Context
+from zmq.constants import PULL, PUSH
+
+from bench.harness.peer import Peer, Receiver, Sender
+from bench.native.checker import END, Stamper, stamp
+
+
+class ZeroMQLoopPeer(Peer):
+    """For round trips; role a binds."""
+
+    def _socket(self, kind: int, channel: str) -> Any:
+        made = Context.instance().socket(kind)
+        address = f"ipc://{self.run.directory}/{channel}"
+        if self.role == "a":
+            made.bind(address)
+        else:
+            made.connect(address)
+        return made
+
+    def sender(self, channel: str) -> Sender:
+        return NamedSender(channel, self.run.size)
+
+    def receiver(self, channel: str) -> Receiver:
+        return NamedReceiver(channel)
+
+    def exchange(self, stamps: Stamper[Any], sender: Sender, receiver: Receiver, check: Callable[[Any], bool]) -> None:
+        async def run() -> None:
+            out, back = self._socket(PUSH, "ping"), self._socket(PULL, "pong")
+            for body in stamps:
+                await out.send(body)
+                check(await back.recv())
+            stamp(sender.body, END)
+            await out.send(sender.body)
+
+        asyncio.run(run())
+
+    def finish(self, sender: Sender) -> None:
+        """The end was sent within the loop."""
+
+    def echo(self, is_end: Callable[[Any], bool]) -> None:
+        async def run() -> None:
+            out, back = self._socket(PULL, "ping"), self._socket(PUSH, "pong")
+            while not is_end(body := await out.recv()):
+                await back.send(body)
+
+        asyncio.run(run())
+
+    def close(self) -> None:
+        Context.instance().destroy(linger=0)
+
+
+class NamedSender(Sender):
+    """Its socket belongs to the event loop, and is made there."""
+
+    def __init__(self, channel: str, size: int) -> None:
+        self.channel = channel
+        self.body = bytearray(size)
+
+
+class NamedReceiver(Receiver):
+    """As the sender."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel = channel
+
+
+make = ZeroMQLoopPeer

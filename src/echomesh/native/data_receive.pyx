@@ -1,0 +1,394 @@
+"""The hot path of a subscriber: from the frames of its streams to messages.
+
+Frames leave the ring as soon as anybody reads it, so that no subscriber holds up the others of its process; they wait in
+an inbox, of which credit is the bound. A message object is made when somebody takes it.
+"""
+
+import os
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+
+from echomesh.errors import BadFrame, EchomeshError
+from echomesh.native.data_fifo cimport fifo_add, fifo_drop, fifo_first
+from echomesh.native.data_frames cimport (
+    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of,
+    frame_t, put_frame,
+)
+
+cdef enum:
+    PUBLISHER_ID = 16
+    MOST_TOPIC = 255
+    MOST_SEGMENTS = 1024
+    CREDITS_A_WINDOW = 4
+
+
+# It can be part of no cycle that leads back to it: what it refers to never refers to messages.
+@cython.no_gc
+@cython.freelist(256)
+cdef class Message:
+    """A message as a subscriber gets it. It is itself a buffer: `bytes(message)` and `numpy.frombuffer(message)` work.
+
+    A large one is in the publisher's pool, which has that place again when the message and all views of it are gone.
+    """
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def data(self):
+        """What was sent, as a read-only memoryview."""
+        return PyMemoryView_FromObject(self)
+
+    @property
+    def topic(self):
+        """The topic that it was published on."""
+        return self.arrival.topic
+
+    @property
+    def publisher(self):
+        """The id of the publisher."""
+        return self.arrival.publisher
+
+    @property
+    def time(self):
+        """When it was sent, in seconds since 1970."""
+        return self.time_ns / 1e9
+
+    @property
+    def inbox(self):
+        """The subscriber that got it."""
+        return self.arrival.inbox
+
+    def reply(self, data):
+        """Answers a request."""
+        return self.arrival.inbox.reply(self, data)
+
+    @property
+    def prefix(self):
+        """What travels with it beside the data; of requests and replies."""
+        if isinstance(self.owner, Slice):
+            return (<Slice>self.owner).prefix
+        return PyBytes_FromStringAndSize(self.start - self.prefix_length, self.prefix_length)
+
+    def __repr__(self):
+        return f"Message({self.topic!r}, sequence={self.sequence}, {self.size} bytes)"
+
+
+@cython.no_gc
+cdef class Slice:
+    # One message in a pool; with it the place is given back.
+
+    def __dealloc__(self):
+        if self.arrival is not None:
+            self.arrival.release(self.token)
+
+
+cdef class Arrival(Taker):
+    """One stream from a publisher: checks what comes, puts it into the inbox, and gives credit for what was taken."""
+
+    def __init__(self, Inbox inbox not None, Outlet outlet not None, int64_t stream_id, str peer, pool_directory):
+        self.inbox = inbox
+        self.outlet = outlet
+        self.stream_id = stream_id
+        self.peer = peer
+        self.pool_directory = pool_directory
+        self.segments = {}
+        self.released = []
+        self.expected = -1
+        self.window = inbox.queue
+        self.open = True
+
+    def close(self) -> None:
+        """The stream is gone; what it brought can still be taken."""
+        self.open = False
+        self.segments = {}
+
+    cdef int take(self, char *body, int64_t length) except -1:
+        cdef head_t *head = <head_t *>body
+        if length < <int64_t>sizeof(head_t):
+            raise BadFrame(f"a frame of {length} bytes on a stream of {self.peer}")
+        body += sizeof(head_t)
+        length -= sizeof(head_t)
+        if head.kind == MESSAGE:
+            if head.prefix > length:
+                raise BadFrame(f"a message of {self.peer} with a prefix longer than itself")
+            self.counted(head, head.sequence, cost(MESSAGE, length))
+            self.inbox.append(self, head, body, length)
+        elif head.kind == LARGE:
+            self.take_large(head, body, length)
+        else:
+            self.take_other(head, body, length)
+        return 0
+
+    cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1:
+        # Numbers must follow on, and stay within the credit: so what can wait here is bounded, whatever the peer does.
+        if head.sequence != self.expected or self.expected < 0 or last < head.sequence or last == 0x7FFFFFFFFFFFFFFF:
+            raise BadFrame(f"{self.peer} sent number {head.sequence}, where {self.expected} should come")
+        if self.received >= self.limit or self.received_bytes - self.told_bytes > WINDOW_BYTES:
+            raise BadFrame(f"{self.peer} sent more than the {self.limit} messages and {WINDOW_BYTES} bytes that it may")
+        self.expected = last + 1
+        self.received += 1
+        self.received_bytes += cost
+        return 0
+
+    cdef int take_large(self, head_t *head, char *body, int64_t length) except -1:
+        cdef descriptor_t place
+        cdef Slice made
+        cdef Mapping mapping
+        cdef PyObject *kept
+        if length < <int64_t>sizeof(descriptor_t) or length - <int64_t>sizeof(descriptor_t) != head.prefix:
+            raise BadFrame(f"a descriptor of {self.peer} with {length} bytes")
+        memcpy(&place, body, sizeof(descriptor_t))
+        mapping = self.segments.get(place.token >> 32)
+        if mapping is None:
+            raise BadFrame(f"{self.peer} named segment {place.token >> 32}, which it did not announce")
+        if place.offset < 0 or place.length < 0 or place.length > mapping.size or place.offset > mapping.size - place.length:
+            raise BadFrame(f"a descriptor of {self.peer} reaches beyond its segment")
+        self.counted(head, head.sequence, cost(LARGE, 0))
+        made = Slice.__new__(Slice)
+        made.mapping = mapping
+        made.token = place.token
+        made.start = mapping.base + place.offset
+        made.length = place.length
+        made.prefix = body[sizeof(descriptor_t):length]
+        made.arrival = self
+        kept = <PyObject *>made
+        self.inbox.append(self, head, <char *>&kept, sizeof(kept))
+        Py_INCREF(made)     # the record's
+        return 0
+
+    cdef int take_other(self, head_t *head, char *body, int64_t length) except -1:
+        if head.kind == HELLO:
+            self.take_hello(head, body, length)
+        elif head.kind == GAP:
+            self.counted(head, head.time_ns, cost(GAP, 0))
+            self.inbox.append(self, head, NULL, 0)
+        elif head.kind == SEGMENT:
+            if len(self.segments) >= MOST_SEGMENTS:
+                raise BadFrame(f"{self.peer} has more than {MOST_SEGMENTS} segments")
+            path = os.path.join(self.pool_directory, str(head.extra))
+            self.segments[head.extra] = Mapping.open(path, writable=False)
+        elif head.kind == RETIRED:
+            self.segments.pop(head.extra, None)
+        else:
+            raise BadFrame(f"a frame of kind {head.kind} on a stream of {self.peer}")
+        return 0
+
+    cdef int take_hello(self, head_t *head, char *body, int64_t length) except -1:
+        if self.expected >= 0 or head.sequence < 0 or not PUBLISHER_ID < length <= PUBLISHER_ID + MOST_TOPIC:
+            raise BadFrame(f"{self.peer} began a stream with something else than what it is")
+        self.publisher = body[:PUBLISHER_ID]
+        try:
+            self.topic = body[PUBLISHER_ID:length].decode()
+        except UnicodeDecodeError:
+            raise BadFrame(f"{self.peer} named a topic that is not UTF-8") from None
+        self.inbox.greeted(self)
+        self.expected = head.sequence
+        if 0 < head.extra < <unsigned int>self.window:
+            self.window = head.extra
+        if not self.give_credit():
+            self.inbox.home.owing = True
+        return 0
+
+    # The way back
+
+    cdef int took(self, int64_t cost) except -1:
+        self.taken += 1
+        self.taken_bytes += cost
+        if self.due() and not self.give_credit():
+            self.inbox.home.owing = True
+        return 0
+
+    cdef bint due(self) noexcept:
+        # Credit is told in few frames, and soon enough for the publisher not to wait for it.
+        return (self.taken - self.told) * CREDITS_A_WINDOW >= self.window \
+            or (self.taken_bytes - self.told_bytes) * CREDITS_A_WINDOW >= WINDOW_BYTES
+
+    cdef bint give_credit(self) except -1:
+        cdef frame_t frame
+        cdef int64_t limit = self.taken + self.window
+        if not self.open or not self.inbox.home.alive:
+            return True
+        frame = frame_of(self.stream_id, CREDIT, self.taken, limit)
+        try:
+            if not put_frame(self.outlet, &frame, <char *>&self.taken_bytes, 8, NULL, 0):
+                return False
+        except EchomeshError:       # the peer's ring is gone or damaged: its end is noticed elsewhere
+            return True
+        self.told = self.taken
+        self.told_bytes = self.taken_bytes
+        self.limit = limit
+        announce(self.outlet)
+        return True
+
+    cdef int release(self, int64_t token) except -1:
+        if not self.open or not self.inbox.home.alive:
+            return 0
+        self.released.append(token)
+        if not self.give_back():
+            self.inbox.home.owing = True
+        return 0
+
+    cdef bint give_back(self) except -1:
+        cdef frame_t frame = frame_of(self.stream_id, RELEASE, 0, 0)
+        cdef int64_t token
+        while self.released and self.open and self.inbox.home.alive:
+            token = self.released[len(self.released) - 1]
+            try:
+                if not put_frame(self.outlet, &frame, <char *>&token, 8, NULL, 0):
+                    return False
+            except EchomeshError:
+                return True
+            self.released.pop()
+            announce(self.outlet)
+        return True
+
+    def settle(self) -> bool:
+        """Writes credit and releases that found no room before; False when there is still none."""
+        if self.expected >= 0 and (not self.limit or self.due()) and not self.give_credit():
+            return False
+        return self.give_back()
+
+
+cdef class Messages:
+    # The iterator of an inbox: of a class that nobody derives from, whose `next` needs no look for a method.
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef object found
+        while True:
+            if self.inbox.waiting:
+                found = self.inbox.pop()
+                if found is not None:
+                    return found
+            elif not self.inbox.more():
+                raise StopIteration
+
+
+cdef class Inbox:
+    """Messages of all streams of one subscriber, in the order in which they came.
+
+    Iterating takes them; where none is there, `more` of a derived class is called to wait, and `gap` for messages that will
+    not come. Its `reply` answers a message.
+    """
+
+    def __init__(self, Home home not None, int queue):
+        self.home = home
+        self.queue = queue
+
+    def __dealloc__(self):
+        self.drop_all()
+        free(self.fifo.buffer)
+
+    cdef void drop_all(self) noexcept:
+        cdef record_t *record
+        self.waiting = 0
+        while True:
+            record = fifo_first(&self.fifo)
+            if record == NULL:
+                return
+            fifo_drop(&self.fifo, record)
+            if record.head.kind == LARGE:
+                Py_DECREF(<object>(<PyObject **>(record + 1))[0])
+            Py_DECREF(<object>record.arrival)
+
+    def clear(self) -> None:
+        """Forgets what was not taken."""
+        self.drop_all()
+
+    cdef int append(self, Arrival arrival, head_t *head, const char *body, int64_t length) except -1:
+        cdef record_t *record = fifo_add(&self.fifo, length)
+        if record == NULL:
+            raise MemoryError
+        record.head = head[0]
+        record.arrival = <PyObject *>arrival
+        Py_INCREF(arrival)
+        if length:
+            memcpy(record + 1, body, length)
+        self.waiting += 1
+        return 0
+
+    cdef Message message(self, record_t *record):
+        cdef Message made = Message.__new__(Message)
+        cdef Slice lent
+        made.sequence = record.head.sequence
+        made.time_ns = record.head.time_ns
+        made.flags = record.head.flags
+        made.prefix_length = record.head.prefix
+        if record.head.kind == LARGE:
+            lent = <Slice>(<PyObject **>(record + 1))[0]
+            made.owner = lent
+            Py_DECREF(lent)
+            made.start = lent.start
+            made.size = lent.length
+        else:
+            if record.length <= INLINE:
+                made.start = made.kept
+                memcpy(made.kept, record + 1, record.length)
+            else:
+                made.owner = PyBytes_FromStringAndSize(<char *>(record + 1), record.length)
+                made.start = PyBytes_AS_STRING(made.owner)
+            made.start += record.head.prefix
+            made.size = record.length - record.head.prefix
+        made.arrival = <Arrival>record.arrival
+        return made
+
+    cdef object pop(self):
+        # The next message, or None when there was no more than gaps.
+        cdef record_t *record
+        cdef Arrival arrival
+        cdef Message made = None
+        cdef head_t head
+        cdef int64_t length
+        while made is None and self.waiting:
+            record = fifo_first(&self.fifo)
+            head = record.head
+            if head.kind != GAP:
+                made = self.message(record)
+            arrival = <Arrival>record.arrival
+            length = record.length
+            fifo_drop(&self.fifo, record)
+            self.waiting -= 1
+            Py_DECREF(arrival)      # the record's
+            arrival.took(cost(head.kind, length))
+            if made is None:
+                self.gap(arrival, head.sequence, head.time_ns, head.extra)
+            else:
+                self.delivered += 1
+                self.byte_count += made.size
+        return made
+
+    def take(self):
+        """The next message, or None when none is there."""
+        return self.pop() if self.waiting else None
+
+    def take_many(self, int64_t limit) -> list:
+        """Up to `limit` messages, as many as are there."""
+        cdef list taken = []
+        while self.waiting and len(taken) < limit:
+            message = self.pop()
+            if message is not None:
+                taken.append(message)
+        return taken
+
+    def __iter__(self):
+        cdef Messages made = Messages.__new__(Messages)
+        made.inbox = self
+        return made
+
+    def greeted(self, arrival) -> None:
+        """A publisher said who it is; raising refuses it."""
+
+    def gap(self, arrival, first, last, reason) -> None:
+        """Messages that will not come."""

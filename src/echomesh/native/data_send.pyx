@@ -1,0 +1,384 @@
+"""The hot path of a publisher: from the caller's buffer to the rings of its subscribers, in the caller's thread."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from echomesh.errors import BadFrame, BusyError, ClosedError, RingDamaged, UsageError
+from echomesh.native.atomics cimport em_now_ns
+from echomesh.native.data_frames cimport (
+    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of, now_ns,
+    put_frame,
+)
+
+cdef enum:
+    COPY_WITHOUT_GIL = 65536
+    ANNOUNCE_EACH = 64      # of many messages: the reader begins while the rest is written
+    MOST_CREDIT = 1 << 30
+    HOT_BYTES = 1 << 21     # lent to a subscriber; of more than that some is no longer in the cache
+    COOL_NS = 100000
+    COOL_EACH = 256
+    MOST_PATIENCE = 8
+
+
+cdef class Target(Taker):
+    """One subscriber's stream, as its publisher sees it: what it may be sent, and what of the pool it has."""
+
+    def __init__(self, Home home not None, Outlet outlet not None, int64_t stream_id):
+        self.home = home
+        self.outlet = outlet
+        self.stream_id = stream_id
+        self.ledger = {}
+        self.segments = set()
+        self.open = True
+
+    def close(self) -> None:
+        """The stream is gone, and what it had of the pool is free."""
+        self.open = False
+        self.lent = 0
+        self.ledger = {}
+
+    cdef int take(self, char *body, int64_t length) except -1:
+        # Credit and releases of the subscriber, who is believed in nothing.
+        cdef head_t *head = <head_t *>body
+        cdef int64_t token, at
+        if length < <int64_t>sizeof(head_t):
+            raise BadFrame(f"a frame of {length} bytes on a reply stream")
+        if not self.open:
+            return 0
+        if head.kind == CREDIT:
+            if not self.taken <= head.sequence <= self.sent or not self.limit <= head.time_ns <= self.sent + MOST_CREDIT:
+                raise BadFrame(f"credit of {head.sequence} taken and {head.time_ns} allowed, with {self.sent} sent")
+            if length != <int64_t>sizeof(head_t) + 8:
+                raise BadFrame(f"credit of {length} bytes")
+            memcpy(&token, body + sizeof(head_t), 8)
+            if not self.byte_limit - WINDOW_BYTES <= token <= self.sent_bytes:
+                raise BadFrame(f"{token} bytes are taken, with {self.sent_bytes} sent")
+            self.taken = head.sequence
+            self.limit = head.time_ns
+            self.byte_limit = token + WINDOW_BYTES
+        elif head.kind == RELEASE:
+            for at in range(sizeof(head_t), length - 7, 8):
+                memcpy(&token, body + at, 8)
+                lease = self.ledger.pop(token, None)
+                if lease is None:
+                    raise BadFrame(f"a release of {token:#x}, which was not lent")
+                self.lent -= (<Lease>lease).length
+        else:
+            raise BadFrame(f"a frame of kind {head.kind} on a reply stream")
+        self.home.credited += 1
+        return 0
+
+    cdef bint put(
+        self, frame_t *frame, const char *first, int64_t first_length, const char *second, int64_t second_length
+    ) except -1:
+        try:
+            return put_frame(self.outlet, frame, first, first_length, second, second_length)
+        except (RingDamaged, BusyError):    # its reader replaces it, and resets the stream
+            self.outlet.give_up()
+        except ClosedError:
+            self.open = False
+        return False
+
+    cdef bint may(self, int64_t sequence) noexcept:
+        # Numbers go out in order, whatever threads do: who comes too early waits as if there were no credit.
+        return self.sent < self.limit and self.sent_bytes < self.byte_limit and sequence == self.next
+
+    cdef bint give(self, frame_t *frame, const char *prefix, const char *data, int64_t length) except -1:
+        if not self.may(frame.head.sequence):
+            return False
+        frame.stream_id = self.stream_id
+        if not self.put(frame, prefix, frame.head.prefix, data, length):
+            return False
+        self.sent_bytes += cost(MESSAGE, frame.head.prefix + length)
+        self.sent += 1
+        self.next += 1
+        return True
+
+    cdef bint lend(self, frame_t *frame, const char *prefix, Lease lease) except -1:
+        cdef descriptor_t place
+        cdef frame_t segment
+        cdef int64_t number = lease.segment.number
+        if not self.may(frame.head.sequence):
+            return False
+        if self.lent and self.lent + lease.length > self.lent_limit:
+            return False
+        if number not in self.segments:
+            segment = frame_of(self.stream_id, SEGMENT, 0, 0)
+            segment.head.extra = <uint32_t>number
+            if not self.put(&segment, NULL, 0, NULL, 0):
+                return False
+            self.segments.add(number)
+        place.token = lease.token
+        place.offset = lease.offset
+        place.length = lease.length
+        frame.stream_id = self.stream_id
+        if not self.put(frame, <char *>&place, sizeof(place), prefix, frame.head.prefix):
+            return False
+        self.ledger[lease.token] = lease
+        self.lent += lease.length
+        self.sent_bytes += cost(LARGE, 0)
+        self.sent += 1
+        self.next += 1
+        return True
+
+    def write(self, int64_t sequence, int64_t time_ns, int flags, bytes prefix, payload) -> bool:
+        """Writes a message that waited, bytes or a lease; False when it can't go yet."""
+        cdef frame_t frame = frame_of(self.stream_id, MESSAGE, sequence, time_ns)
+        cdef bint written
+        frame.head.flags = <uint8_t>flags
+        frame.head.prefix = <uint16_t>len(prefix)
+        if isinstance(payload, Lease):
+            frame.head.kind = LARGE
+            written = self.lend(&frame, PyBytes_AS_STRING(prefix), <Lease>payload)
+        else:
+            written = self.give(&frame, PyBytes_AS_STRING(prefix), PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        if written:
+            announce(self.outlet)
+        return written
+
+    def write_gap(self, int64_t first, int64_t last, int reason) -> bool:
+        """Tells of messages that will not come; False when there is no room."""
+        cdef frame_t frame = frame_of(self.stream_id, GAP, first, last)
+        frame.head.extra = <uint32_t>reason
+        if not self.may(first) or not self.put(&frame, NULL, 0, NULL, 0):
+            return False
+        self.sent_bytes += cost(GAP, 0)
+        self.sent += 1
+        self.next = last + 1
+        announce(self.outlet)
+        return True
+
+    def write_hello(self, bytes publisher, bytes topic, int64_t next_sequence, int window) -> bool:
+        """Says who publishes what; False when there is no room."""
+        cdef frame_t frame = frame_of(self.stream_id, HELLO, next_sequence, now_ns())
+        frame.head.extra = <uint32_t>window
+        if not self.put(
+            &frame, PyBytes_AS_STRING(publisher), PyBytes_GET_SIZE(publisher), PyBytes_AS_STRING(topic),
+            PyBytes_GET_SIZE(topic),
+        ):
+            return False
+        announce(self.outlet)
+        return True
+
+    def write_retired(self, int64_t number) -> None:
+        """Tells that a segment of the pool will be named no more, as far as there is room."""
+        cdef frame_t frame = frame_of(self.stream_id, RETIRED, 0, 0)
+        if number in self.segments:
+            self.segments.discard(number)
+            frame.head.extra = <uint32_t>number
+            self.put(&frame, NULL, 0, NULL, 0)
+
+
+cdef class Sender:
+    """What a publisher sends with. Derived classes say what becomes of a message that can't go at once.
+
+    `overflowed` is called with the subscribers that can't have it now, `room` when the pool has no place for it, `unroomed`
+    when there is none after that; `settle` waits for what these leave to do.
+    """
+
+    def __init__(self, Home home not None, Pool pool not None, int64_t small):
+        self.home = home
+        self.pool = pool
+        self.small = small
+        self.live = []
+        self.patience = 1
+
+    @property
+    def targets(self) -> tuple:
+        """The subscribers that are sent to."""
+        return tuple(self.live)
+
+    def join(self, Target target not None) -> list:
+        """Sends to one more from now on; the history that it is to have first.
+
+        It begins as slow, so that nothing overtakes the history.
+        """
+        cdef list before = list(self.history) if self.history is not None else []
+        target.next = before[0][0] if before else self.sequence
+        target.slow = True
+        self.live = [*self.live, target]
+        return before
+
+    def part(self, Target target not None) -> bool:
+        """Sends to it no more; False when it was not sent to."""
+        if target not in self.live:
+            return False
+        self.live = [one for one in self.live if one is not target]
+        return True
+
+    cdef void announce_all(self) noexcept:
+        cdef Target target
+        for target in self.live:
+            announce(target.outlet)
+
+    cdef Lease place(self, int64_t length, timeout):
+        # In the pool, for a large message; None where there is none and nobody waits for it.
+        cdef Lease found
+        if len(self.live) == 1 and (<Target>self.live[0]).lent >= HOT_BYTES:
+            self.cool(<Target>self.live[0])
+        found = self.pool.lease(length)
+        return found if found is not None else self.room(length, timeout)
+
+    def cool(self, Target target not None) -> None:
+        """Waits a moment for a place that was used just now: memory that is in the cache takes half the time to write.
+
+        Who keeps its messages gives none back; after some waits in vain there are none for some time.
+        """
+        cdef int64_t until
+        if self.patience <= 0:
+            self.patience = 1 if self.sequence % COOL_EACH == 0 else 0
+            return
+        until = em_now_ns() + COOL_NS
+        while target.lent >= HOT_BYTES and em_now_ns() < until:
+            self.pump()
+        self.patience = min(self.patience + 1, MOST_PATIENCE) if target.lent < HOT_BYTES else self.patience - 1
+
+    cdef bint pumped(self, Target target) except -1:
+        # Credit may be there and nobody has read it. Others may have sent meanwhile: then it is not this message's turn.
+        cdef int64_t before = self.home.credited
+        announce(target.outlet)
+        self.pump()
+        return self.home.credited != before
+
+    def pump(self) -> None:
+        """Reads what subscribers have written."""
+
+    cdef object push(self, data, int flags, bytes prefix, timeout, bint quiet, int64_t now):
+        # One message to all; None, or what `overflowed` says when some can't have it now.
+        cdef Py_buffer view
+        cdef frame_t frame
+        cdef Target target
+        cdef list pending = None
+        cdef bint plain = PyBytes_CheckExact(data)
+        cdef Lease lease
+        cdef object payload = None
+        if self.state or not self.home.alive:
+            self.refuse()
+        if plain:
+            view.buf = PyBytes_AS_STRING(data)
+            view.len = PyBytes_GET_SIZE(data)
+        else:
+            if not PyObject_CheckBuffer(data):
+                return self.push(self.buffer_of(data), flags, prefix, timeout, quiet, now)
+            try:
+                PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+            except (BufferError, ValueError):       # numpy's is a ValueError
+                raise UsageError("only contiguous memory can be sent: make a copy of this view or array") from None
+        try:
+            if view.len + len(prefix) > self.small:
+                lease = self.place(view.len, timeout)
+                if lease is None:
+                    return self.unroomed(data, flags, prefix, timeout)
+                if view.len < COPY_WITHOUT_GIL:
+                    memcpy(lease.start, view.buf, view.len)
+                else:
+                    with nogil:
+                        memcpy(lease.start, view.buf, view.len)
+                lease.sealed = True
+                return self.push_lease(lease, flags, prefix, timeout, quiet)
+            frame = frame_of(0, MESSAGE, self.sequence, now)
+            frame.head.flags = <uint8_t>flags
+            frame.head.prefix = <uint16_t>PyBytes_GET_SIZE(prefix)
+            self.sequence += 1
+            self.byte_count += view.len
+            self.home.activity += 1
+            if self.history is not None:
+                payload = data if plain else PyBytes_FromStringAndSize(<char *>view.buf, view.len)
+                self.history.append((frame.head.sequence, now, flags, prefix, payload))
+            for target in self.live:
+                if target.slow or not (
+                    target.give(&frame, PyBytes_AS_STRING(prefix), <char *>view.buf, view.len) or self.pumped(target)
+                    and target.give(&frame, PyBytes_AS_STRING(prefix), <char *>view.buf, view.len)
+                ):
+                    target.slow = True
+                    if pending is None:
+                        pending = []
+                    pending.append(target)
+                elif not quiet:
+                    announce(target.outlet)
+            if pending is None:
+                return None
+            if payload is None:
+                payload = data if plain else PyBytes_FromStringAndSize(<char *>view.buf, view.len)
+        finally:
+            if not plain:
+                PyBuffer_Release(&view)
+        self.announce_all()
+        return self.overflowed(pending, frame.head.sequence, now, flags, prefix, payload, timeout)
+
+    cdef object push_lease(self, Lease lease, int flags, bytes prefix, timeout, bint quiet):
+        cdef int64_t now = now_ns()
+        cdef frame_t frame = frame_of(0, LARGE, self.sequence, now)
+        cdef Target target
+        cdef list pending = None
+        frame.head.flags = <uint8_t>flags
+        frame.head.prefix = <uint16_t>PyBytes_GET_SIZE(prefix)
+        self.sequence += 1
+        self.byte_count += lease.length
+        self.home.activity += 1
+        if self.history is not None:
+            self.history.append((frame.head.sequence, now, flags, prefix, lease))
+        for target in self.live:
+            if target.slow or not (
+                target.lend(&frame, PyBytes_AS_STRING(prefix), lease) or self.pumped(target)
+                and target.lend(&frame, PyBytes_AS_STRING(prefix), lease)
+            ):
+                target.slow = True
+                if pending is None:
+                    pending = []
+                pending.append(target)
+            elif not quiet:
+                announce(target.outlet)
+        if pending is None:
+            return None
+        self.announce_all()
+        return self.overflowed(pending, frame.head.sequence, now, flags, prefix, lease, timeout)
+
+    def send(self, data, *, timeout=None) -> None:
+        """Sends one message to all subscribers."""
+        cdef object rest = self.push(data, 0, b"", timeout, False, now_ns())
+        if rest is not None:
+            self.settle(rest)
+
+    def skip(self) -> int:
+        """The number of a message that nobody gets."""
+        self.sequence += 1
+        return self.sequence - 1
+
+    def post(self, data, int flags=0, bytes prefix=b"", timeout=None):
+        """Sends one message; None, or what is left to do where a subscriber can't have it now."""
+        return self.push(data, flags, prefix, timeout, False, now_ns())
+
+    def post_lease(self, Lease lease not None, int flags=0, bytes prefix=b"", timeout=None):
+        """Sends a message that is in the pool already."""
+        if self.state or not self.home.alive:
+            self.refuse()
+        return self.push_lease(lease, flags, prefix, timeout, False)
+
+    def post_many(self, messages, timeout=None):
+        """Sends messages in order; None, or (what is left to do, iterator over the messages that follow)."""
+        cdef int64_t count = 0, now = now_ns()
+        cdef object rest
+        iterator = iter(messages)
+        try:
+            for data in iterator:
+                rest = self.push(data, 0, b"", timeout, True, now)
+                if rest is not None:
+                    return rest, iterator
+                count += 1
+                if count % ANNOUNCE_EACH == 0:
+                    self.announce_all()
+                    now = now_ns()
+        finally:
+            self.announce_all()
+        return None
+
+    def buffer_of(self, data):
+        """The bytes of what is no buffer itself."""
+        raise UsageError(f"a {type(data).__name__} can't be sent: give bytes, a memoryview, an array or an Event")
+
+    def refuse(self):
+        """Raises what keeps this publisher from sending."""
+        raise ClosedError("this publisher is closed")
