@@ -91,7 +91,8 @@ def exchange(web: Web, data: bytes) -> int | None:
     with web.socket() as sock:
         with suppress(OSError):
             sock.sendall(data)
-        response = http.client.HTTPResponse(sock)
+        # An answer to HEAD has a length and no body; what follows it may be the next answer.
+        response = http.client.HTTPResponse(sock, method=data.partition(b" ")[0].decode("latin-1"))
         try:
             response.begin()
             if response.headers.get_content_type() == "text/event-stream":
