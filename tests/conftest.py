@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,4 +94,6 @@ def shm_dir() -> Iterator[Path]:
     """A fresh directory in shared memory that only this user can read; gone after the test."""
     path = Path(tempfile.mkdtemp(prefix=f"echomesh-test-{os.getpid()}-", dir="/dev/shm"))
     yield path
-    shutil.rmtree(path)
+    while path.exists():
+        with suppress(FileNotFoundError):  # a process that is about to end removes its own files
+            shutil.rmtree(path)
