@@ -28,9 +28,13 @@ class DataLoopPeer(Peer):
         await publisher.matched(1, MATCH_SECONDS)
         return publisher, subscriber
 
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.ends = self.loop.run_until_complete(self._ends("ping", "pong"))
+
     def exchange(self, stamps: Stamper[Any], sender: Sender, receiver: Receiver, check: Callable[[Any], bool]) -> None:
         async def run() -> None:
-            publisher, subscriber = await self._ends("ping", "pong")
+            publisher, subscriber = self.ends
             for body in stamps:
                 await publisher.send(body)
                 check(await subscriber.receive())
@@ -38,7 +42,8 @@ class DataLoopPeer(Peer):
             await publisher.send(sender.body)
             await self.mesh.close()
 
-        asyncio.run(run())
+        self.loop.run_until_complete(run())
+        self.loop.close()
 
     def finish(self, sender: Sender) -> None:
         """The end was sent within the loop."""

@@ -31,16 +31,24 @@ class ZeroMQLoopPeer(Peer):
     def receiver(self, channel: str) -> Receiver:
         return NamedReceiver(channel)
 
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.ends = self.loop.run_until_complete(self._ends())
+        super().begin()
+
+    async def _ends(self) -> tuple[Any, Any]:
+        return self._socket(PUSH, "ping"), self._socket(PULL, "pong")
+
     def exchange(self, stamps: Stamper[Any], sender: Sender, receiver: Receiver, check: Callable[[Any], bool]) -> None:
         async def run() -> None:
-            out, back = self._socket(PUSH, "ping"), self._socket(PULL, "pong")
+            out, back = self.ends
             for body in stamps:
                 await out.send(body)
                 check(await back.recv())
             stamp(sender.body, END)
             await out.send(sender.body)
 
-        asyncio.run(run())
+        self.loop.run_until_complete(run())
 
     def finish(self, sender: Sender) -> None:
         """The end was sent within the loop."""

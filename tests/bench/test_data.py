@@ -36,7 +36,6 @@ def test_every_receiver_of_a_fan_gets_every_message() -> None:
     ("package", "peer", "flow"),
     [
         ("iceoryx2", data.ICEORYX_LOAN, "stream"),
-        ("zenoh", data.ZENOH, "stream"),
         ("zmq", data.ZEROMQ_LOOP, "round trip"),
     ],
 )
