@@ -16,7 +16,8 @@ cdef enum:
     COPY_WITHOUT_GIL = 65536
     ANNOUNCE_EACH = 64      # of many messages: the reader begins while the rest is written
     MOST_CREDIT = 1 << 30
-    HOT_BYTES = 1 << 21     # lent to a subscriber; of more than that some is no longer in the cache
+    HOT_BYTES = 1 << 22     # lent to a subscriber; of more than that some is no longer in the cache
+    HOT_MESSAGES = 6        # so many may be on their way in any case
     COOL_NS = 100000
     COOL_EACH = 256
     MOST_PATIENCE = 8
@@ -216,12 +217,13 @@ cdef class Sender:
     cdef Lease place(self, int64_t length, timeout):
         # In the pool, for a large message; None where there is none and nobody waits for it.
         cdef Lease found
-        if len(self.live) == 1 and (<Target>self.live[0]).lent >= HOT_BYTES:
-            self.cool(<Target>self.live[0])
+        cdef int64_t hot = max(<int64_t>HOT_BYTES, HOT_MESSAGES * length)
+        if len(self.live) == 1 and (<Target>self.live[0]).lent >= hot:
+            self.cool(<Target>self.live[0], hot)
         found = self.pool.lease(length)
         return found if found is not None else self.room(length, timeout)
 
-    def cool(self, Target target not None) -> None:
+    def cool(self, Target target not None, int64_t hot) -> None:
         """Waits a moment for a place that was used just now: memory that is in the cache takes half the time to write.
 
         Who keeps its messages gives none back; after some waits in vain there are none for some time.
@@ -231,9 +233,9 @@ cdef class Sender:
             self.patience = 1 if self.sequence % COOL_EACH == 0 else 0
             return
         until = em_now_ns() + COOL_NS
-        while target.lent >= HOT_BYTES and em_now_ns() < until:
+        while target.lent >= hot and em_now_ns() < until:
             self.pump()
-        self.patience = min(self.patience + 1, MOST_PATIENCE) if target.lent < HOT_BYTES else self.patience - 1
+        self.patience = min(self.patience + 1, MOST_PATIENCE) if target.lent < hot else self.patience - 1
 
     cdef bint pumped(self, Target target) except -1:
         # Credit may be there and nobody has read it. Others may have sent meanwhile: then it is not this message's turn.
