@@ -17,7 +17,7 @@ import pytest
 from echomesh.data.config import DataOptions
 from echomesh.data.starting import find
 from tests.cli.conftest import PATIENCE_S, Mesh
-from tests.data.shm_support import until
+from tests.support.processes import until
 
 JPEG = b"\xff\xd8\xff\xe0" + os.urandom(50_000) + b"\xff\xd9"
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import multiprocessing
-import os
-import signal
 import socket
-import time
-from collections.abc import Callable, Coroutine, Iterator
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from echomesh.data.config import DataOptions
 from echomesh.data.starting import find
-
-PATIENCE_S = 30.0
-"""Longer than anything takes on a busy machine; nobody waits so long unless something is broken."""
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.data.shm_workers"])
+from tests.support.processes import PATIENCE_S, until
 
 
 def options_in(directory: Path) -> dict[str, Any]:
@@ -53,44 +42,6 @@ def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None
         asyncio.run(asyncio.wait_for(test(**fixtures), 2 * PATIENCE_S))
 
     return run
-
-
-def until(true: Callable[[], object], what: str = "", timeout_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, what or "it never came true"
-        time.sleep(0.002)
-
-
-def spawn(target: Callable[..., None], *args: object) -> ForkServerProcess:
-    """A process that runs a function of `tests.data.shm_workers`."""
-    process = _context.Process(target=target, args=args, daemon=True)
-    process.start()
-    return process
-
-
-def kill(process: ForkServerProcess) -> None:
-    """As `kill -9` does it, and waits until the kernel is done with it."""
-    assert process.pid is not None
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
-    process.join(PATIENCE_S)
-    assert not process.is_alive()
-    process.close()
-
-
-@contextlib.contextmanager
-def process(target: Callable[..., None], *args: object) -> Iterator[ForkServerProcess]:
-    """A process for the time of a block."""
-    made = spawn(target, *args)
-    try:
-        yield made
-    finally:
-        with contextlib.suppress(ValueError):  # killed and closed already
-            assert made.pid is not None
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(made.pid, signal.SIGCONT)
-            kill(made)
 
 
 def numbered(number: int, size: int) -> bytes:

@@ -12,7 +12,8 @@ import uvloop
 import echomesh
 from echomesh.errors import ClosedError, NotARequest, NothingCame, SlowSubscriber, ViewKept
 from tests.data import shm_workers
-from tests.data.shm_support import PATIENCE_S, looped, numbered, process
+from tests.data.shm_support import looped, numbered
+from tests.support.processes import PATIENCE_S, process
 
 
 async def in_time(awaitable: Any) -> Any:

@@ -31,7 +31,8 @@ from echomesh.errors import (
 )
 from echomesh.sync import Mesh, connect
 from tests.data import shm_workers
-from tests.data.shm_support import gone, numbered, options_in, process, until
+from tests.data.shm_support import gone, numbered, options_in
+from tests.support.processes import process, until
 
 
 def test_a_message_carries_topic_publisher_number_and_time(mesh: Mesh) -> None:

@@ -16,8 +16,9 @@ from echomesh.data.config import DataOptions
 from echomesh.data.starting import find
 from echomesh.sync import Mesh, connect
 from tests.data import shm_workers
-from tests.data.shm_support import PATIENCE_S, gone, kill, numbered, options_in, process, spawn, until
+from tests.data.shm_support import gone, numbered, options_in
 from tests.support.counts import count
+from tests.support.processes import PATIENCE_S, kill, process, spawn, until
 
 pytestmark = pytest.mark.fault
 

@@ -15,7 +15,8 @@ import pytest
 from echomesh.errors import SlowSubscriber
 from echomesh.sync import Publisher, connect
 from tests.data import shm_workers
-from tests.data.shm_support import PATIENCE_S, numbered, process, until
+from tests.data.shm_support import numbered
+from tests.support.processes import PATIENCE_S, process, until
 
 pytestmark = pytest.mark.fault
 

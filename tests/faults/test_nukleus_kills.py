@@ -10,20 +10,9 @@ import pytest
 
 from echomesh.nukleus import SMALL, Directory, Echo, Nukleus
 from tests.nukleus import workers
-from tests.nukleus.helpers import (
-    Recorder,
-    connect,
-    controller,
-    echo_in,
-    files_in,
-    join_echo,
-    kill,
-    process,
-    spawn,
-    step_until,
-    until,
-)
+from tests.nukleus.helpers import Recorder, connect, controller, echo_in, files_in, join_echo, step_until
 from tests.support.counts import count
+from tests.support.processes import kill, process, spawn, until
 
 pytestmark = pytest.mark.fault
 

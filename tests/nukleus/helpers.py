@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from echomesh.errors import EchomeshError
@@ -19,13 +15,7 @@ from echomesh.nukleus import Echo, Nukleus, Stream
 from echomesh.nukleus.commands import Bind, Bound, Connect, Connected, Prepare, Prepared
 from echomesh.nukleus.control import SMALL
 from echomesh.nukleus.sync import Controller
-
-PATIENCE_S = 30.0
-"""Longer than anything takes on a busy machine; nobody waits so long unless something is broken."""
-
-# A process that has everything imported and has no threads forks the others: quick, and safe.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.nukleus.workers"])
+from tests.support.processes import PATIENCE_S
 
 
 class Recorder:
@@ -54,13 +44,6 @@ class Recorder:
 
     def saw(self, kind: str) -> int:
         return sum(event[0] == kind for event in self.events)
-
-
-def until(true: Callable[[], object], what: str = "", timeout_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, what or "it never came true"
-        time.sleep(0.001)
 
 
 def step_until(nukleus: Nukleus, true: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
@@ -133,37 +116,6 @@ def join_echo(peer: Nukleus, control: Controller) -> int:
     control.route(peer.name)
     peer.route(control.nukleus)
     return prepare(peer, control.nukleus, control.bind(peer.name))
-
-
-def spawn(target: Callable[..., None], *args: object) -> ForkServerProcess:
-    """A process that runs a function of `tests.nukleus.workers`."""
-    process = _context.Process(target=target, args=args, daemon=True)
-    process.start()
-    return process
-
-
-def kill(process: ForkServerProcess) -> None:
-    """As `kill -9` does it, and waits until the kernel is done with it."""
-    assert process.pid is not None
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
-    process.join(PATIENCE_S)
-    assert not process.is_alive()
-    process.close()
-
-
-@contextlib.contextmanager
-def process(target: Callable[..., None], *args: object) -> Iterator[ForkServerProcess]:
-    """A process for the time of a block."""
-    made = spawn(target, *args)
-    try:
-        yield made
-    finally:
-        with contextlib.suppress(ValueError):  # killed and closed already
-            assert made.pid is not None
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(made.pid, signal.SIGCONT)
-            kill(made)
 
 
 def controller(root: Path, name: str = "echo", *, timeout: float = PATIENCE_S) -> Controller:

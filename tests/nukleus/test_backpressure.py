@@ -13,8 +13,9 @@ from echomesh.nukleus.commands import Uncapture, Uncaptured, Unroute, Unrouted
 from echomesh.nukleus.streams import BEGIN, DATA, RESET
 from tests.nukleus import workers
 from tests.nukleus.foreign import ForeignPeer, ForeignRing, Record
-from tests.nukleus.helpers import Recorder, bind, echo_in, process, step_until, until
+from tests.nukleus.helpers import Recorder, bind, echo_in, step_until
 from tests.support.counts import count
+from tests.support.processes import process, until
 
 
 def long(value: int) -> bytes:

@@ -29,8 +29,9 @@ from echomesh.nukleus.controller import Controller as AsyncController
 from echomesh.nukleus.locks import holder
 from echomesh.nukleus.sync import Controller
 from tests.nukleus import workers
-from tests.nukleus.helpers import PATIENCE_S, Recorder, controller, echo_in, kill, process, until
+from tests.nukleus.helpers import Recorder, controller, echo_in
 from tests.support.counts import count
+from tests.support.processes import PATIENCE_S, kill, process, until
 
 
 @pytest.fixture

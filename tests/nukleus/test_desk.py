@@ -14,8 +14,8 @@ from echomesh.nukleus.control import Capacities, ControlFile
 from echomesh.nukleus.desk import Desk
 from tests.nukleus import workers
 from tests.nukleus.foreign import ForeignController
-from tests.nukleus.helpers import process, until
 from tests.nukleus.test_conductor import FakeFiles
+from tests.support.processes import process, until
 
 SIZES = Capacities(1 << 10, 1 << 10, 1280, 1280)
 CAPTURE = struct.pack("<q", 7) + b"\x06client"

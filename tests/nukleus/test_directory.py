@@ -13,7 +13,8 @@ from echomesh.errors import BadName, BusyError, OwnerAlive, StorageError
 from echomesh.nukleus.directory import Directory, check_name, default_root
 from echomesh.nukleus.locks import holder
 from tests.nukleus import workers
-from tests.nukleus.helpers import controller, files_in, kill, process, until
+from tests.nukleus.helpers import controller, files_in
+from tests.support.processes import kill, process, until
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make other users' files")

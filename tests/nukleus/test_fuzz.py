@@ -18,17 +18,9 @@ from echomesh.nukleus import SMALL, Nukleus
 from echomesh.nukleus.sync import Controller
 from tests.nukleus import workers
 from tests.nukleus.foreign import ForeignController, ForeignPeer, ForeignReceiver
-from tests.nukleus.helpers import (
-    PATIENCE_S,
-    Recorder,
-    connect,
-    controller,
-    files_in,
-    join_echo,
-    process,
-    step_until,
-)
+from tests.nukleus.helpers import Recorder, connect, controller, files_in, join_echo, step_until
 from tests.support.counts import count
+from tests.support.processes import PATIENCE_S, process
 
 JAVA = b"\x04java"
 COMMANDS_AT, RESPONSES_AT = 64, 64 + (1 << 16) + 768

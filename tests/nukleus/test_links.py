@@ -16,7 +16,8 @@ from echomesh.nukleus.links import Inlet, PeerWatch, RingOutlet, open_bell, soun
 from echomesh.nukleus.streams import BEGIN, DATA, RESET, Streams
 from tests.nukleus import workers
 from tests.nukleus.foreign import ForeignRing
-from tests.nukleus.helpers import Recorder, controller, kill, process
+from tests.nukleus.helpers import Recorder, controller
+from tests.support.processes import kill, process
 
 CAPACITY = 1 << 12
 

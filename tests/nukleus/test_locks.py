@@ -13,8 +13,8 @@ from echomesh.errors import BusyError, FileGone, StorageError
 from echomesh.nukleus import locks
 from echomesh.nukleus.locks import KernelLock, holder, identity, turn
 from tests.nukleus import workers
-from tests.nukleus.helpers import kill, process, until
 from tests.support.counts import count
+from tests.support.processes import kill, process, until
 
 
 def test_a_lock_is_held_until_it_is_released(shm_dir: Path) -> None:

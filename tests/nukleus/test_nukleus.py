@@ -15,7 +15,6 @@ from echomesh.errors import BadControlFile, BadName, ClosedError, OwnerAlive, St
 from echomesh.nukleus import SMALL, Capacities, Directory, Echo, Nukleus, Stream
 from echomesh.nukleus.commands import Capture, Captured, Connect, Refused, Uncapture, Unroute
 from tests.nukleus.helpers import (
-    PATIENCE_S,
     Recorder,
     bind,
     connect,
@@ -27,8 +26,8 @@ from tests.nukleus.helpers import (
     prepare,
     running,
     step_until,
-    until,
 )
+from tests.support.processes import PATIENCE_S, until
 
 
 def small(name: str, handler: Recorder | Echo, root: Path, capacity: int = 1 << 14) -> Nukleus:

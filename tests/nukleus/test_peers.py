@@ -16,19 +16,8 @@ from echomesh.nukleus.commands import Capture, Captured, Refused, Route, Routed,
 from echomesh.nukleus.streams import BEGIN, DATA
 from tests.nukleus import workers
 from tests.nukleus.foreign import ForeignPeer
-from tests.nukleus.helpers import (
-    Recorder,
-    bind,
-    connect,
-    controller,
-    echo_in,
-    join_echo,
-    kill,
-    link,
-    prepare,
-    process,
-    step_until,
-)
+from tests.nukleus.helpers import Recorder, bind, connect, controller, echo_in, join_echo, link, prepare, step_until
+from tests.support.processes import kill, process
 
 
 class Home:
