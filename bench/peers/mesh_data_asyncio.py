@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import echomesh
+from bench.harness.loops import NamedReceiver, NamedSender
 from bench.harness.peer import Peer, Receiver, Sender
 from bench.native.checker import END, Stamper, stamp
 from bench.peers.mesh_data import MATCH_SECONDS, options, wait_until_gone
-from bench.peers.zeromq_asyncio import NamedReceiver, NamedSender
 
 
 class DataLoopPeer(Peer):

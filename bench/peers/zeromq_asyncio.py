@@ -9,6 +9,7 @@ from typing import Any
 from zmq.asyncio import Context
 from zmq.constants import PULL, PUSH
 
+from bench.harness.loops import NamedReceiver, NamedSender
 from bench.harness.peer import Peer, Receiver, Sender
 from bench.native.checker import END, Stamper, stamp
 
@@ -63,21 +64,6 @@ class ZeroMQLoopPeer(Peer):
 
     def close(self) -> None:
         Context.instance().destroy(linger=0)
-
-
-class NamedSender(Sender):
-    """Its socket belongs to the event loop, and is made there."""
-
-    def __init__(self, channel: str, size: int) -> None:
-        self.channel = channel
-        self.body = bytearray(size)
-
-
-class NamedReceiver(Receiver):
-    """As the sender."""
-
-    def __init__(self, channel: str) -> None:
-        self.channel = channel
 
 
 make = ZeroMQLoopPeer

@@ -12,9 +12,10 @@ import pytest
 
 from echomesh.spark.java import find_java
 from tests.spark.support import made, opened
+from tests.support.counts import full_only
 from tests.support.repository import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [full_only, pytest.mark.spark]
 
 PROGRAM = """
 import sys

@@ -12,7 +12,7 @@ FULL = os.environ.get("ECHOMESH_TEST_FULL", "") not in ("", "0")
 full_only = pytest.mark.skipif(
     not FULL, reason="Sparks of their own that are started one after the other take minutes: in make test-full"
 )
-"""For a cluster, and for what the city shows in `make test`: a killed driver, a killed node, a machine without Java."""
+"""For a cluster, Spark Connect, and what the city shows in `make test`: a killed driver and node, no Java."""
 
 
 @dataclass(frozen=True)
