@@ -47,5 +47,5 @@ def test_a_peer_delivers_every_message_too(package: str, peer: Contestant, flow:
 def test_each_figure_has_its_row() -> None:
     figures = Figures(rounds=[dict.fromkeys(data.figures(), 2.0)])
     rows = data.rows(figures)
-    assert len(rows) == 10
+    assert len(rows) == 11
     assert all(row.repetitions == 1 and row.ratio == 1.0 for row in rows)
