@@ -95,7 +95,7 @@ class CityAct:
         with contextlib.ExitStack() as held:
             node = held.enter_context(ServerProcess(self.data))
             title = (
-                f"A city: {self.rate:,.0f} events a second, some late, twice or nonsense; Spark archives, counts, warns"
+                f"A city: {self.rate:,.0f} events a second, some late, twice or nonsense, into Spark"
             )
             with self.act(title) as act:
                 act.say(f"node: pid {node.pid}, {node.address}, log in [bold]{self.data}[/bold]")
