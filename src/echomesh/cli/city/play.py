@@ -94,9 +94,7 @@ class CityAct:
         write_settings(self.root)
         with contextlib.ExitStack() as held:
             node = held.enter_context(ServerProcess(self.data))
-            title = (
-                f"A city: {self.rate:,.0f} events a second, some late, twice or nonsense, into Spark"
-            )
+            title = f"A city: {self.rate:,.0f} events a second, some late, twice or nonsense, into Spark"
             with self.act(title) as act:
                 act.say(f"node: pid {node.pid}, {node.address}, log in [bold]{self.data}[/bold]")
                 spark = self._spark(node.address)
