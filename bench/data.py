@@ -93,10 +93,13 @@ def figures() -> list[str]:
 
 def rows(figures: Figures) -> list[Row]:
     """The table of what was to be reached."""
-    rate, lap = "messages/s", "µs"
+    rate = "messages/s"
 
     def best(found: Mapping[str, float]) -> float:
         return max(found["64 KiB poll"], found["64 KiB event"])
+
+    def lap(case: str, ours: str, theirs: str, peer: Contestant, target: float = 1.0) -> Row:
+        return figures.row(case, ours, theirs, named=peer.name, unit="µs", target=target, less_is_better=True)
 
     return [
         figures.row("64 B, send one by one", "64 B", "64 B pyzmq", named=ZEROMQ.name, unit=rate, target=3.0),
@@ -113,51 +116,11 @@ def rows(figures: Figures) -> list[Row]:
         figures.row("1 MiB, copied in", "1 MiB", "1 MiB memcpy", named="memcpy", unit=rate, target=0.9),
         figures.row("1 MiB, loan", "1 MiB loan", "1 MiB iceoryx2 loan", named=ICEORYX_LOAN.name, unit=rate, target=1.0),
         figures.row(f"1 MiB to {FAN} subscribers", "fan", "fan Zenoh", named=ZENOH.name, unit=rate, target=5.0),
-        figures.row(
-            "round trip 64 B, spinning",
-            "spin",
-            "spin poll",
-            named=ICEORYX_POLL.name,
-            unit=lap,
-            target=round(1 / SPINNING, 2),
-            less_is_better=True,
-        ),
-        figures.row(
-            "round trip 64 B, sleeping, one behind the other",
-            "talk",
-            "talk unix",
-            named=UNIX.name,
-            unit=lap,
-            target=1.0,
-            less_is_better=True,
-        ),
-        figures.row(
-            "round trip 64 B, sleeping, one a millisecond",
-            "sleep",
-            "sleep unix",
-            named=UNIX.name,
-            unit=lap,
-            target=1.0,
-            less_is_better=True,
-        ),
-        figures.row(
-            "round trip 64 B, asyncio",
-            "loop",
-            "loop pyzmq",
-            named=ZEROMQ_LOOP.name,
-            unit=lap,
-            target=1.0,
-            less_is_better=True,
-        ),
-        figures.row(
-            "CPU a message of 64 B, both sides",
-            "64 B CPU",
-            "64 B pyzmq CPU",
-            named=ZEROMQ.name,
-            unit=lap,
-            target=1.0,
-            less_is_better=True,
-        ),
+        lap("round trip 64 B, spinning", "spin", "spin poll", ICEORYX_POLL, round(1 / SPINNING, 2)),
+        lap("round trip 64 B, sleeping, one behind the other", "talk", "talk unix", UNIX),
+        lap("round trip 64 B, sleeping, one a millisecond", "sleep", "sleep unix", UNIX),
+        lap("round trip 64 B, asyncio", "loop", "loop pyzmq", ZEROMQ_LOOP),
+        lap("CPU a message of 64 B, both sides", "64 B CPU", "64 B pyzmq CPU", ZEROMQ),
     ]
 
 

@@ -162,6 +162,31 @@ async def test_callbacks_may_be_functions_or_coroutines(options: dict[str, Any])
 
 
 @looped
+async def test_a_callback_that_fails_is_told_and_goes_on(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with echomesh.connect(**options) as mesh:
+        got: list[bytes] = []
+        second = asyncio.Event()
+
+        async def callback(message: echomesh.Message) -> None:
+            got.append(bytes(message))
+            if len(got) == 1:
+                raise RuntimeError("the first one")
+            second.set()
+
+        mesh.subscribe("t", callback)
+        publisher = await mesh.publisher("t")
+        await publisher.matched(1, 10)
+        await publisher.send_many([b"1", b"2"])
+        await in_time(second.wait())
+        assert got == [b"1", b"2"]
+        assert [record.exc_info[1].args for record in caplog.records if record.exc_info and record.exc_info[1]] == [
+            ("the first one",)
+        ]
+
+
+@looped
 async def test_closing_ends_the_iteration(options: dict[str, Any]) -> None:
     async with echomesh.connect(**options) as mesh:
         subscriber = await mesh.subscribe("t")

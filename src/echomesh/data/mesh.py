@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +20,8 @@ from echomesh.errors import NothingCame
 from echomesh.native.data_receive import Message
 
 Callback = Callable[[Message], Any]
+
+_log = logging.getLogger(__name__)
 
 
 class Mesh:
@@ -137,9 +140,12 @@ class Mesh:
 
 async def _call(subscriber: Subscriber, callback: Callback) -> None:
     async for message in subscriber:
-        done = callback(message)
-        if asyncio.iscoroutine(done):
-            await done
+        try:
+            done = callback(message)
+            if asyncio.iscoroutine(done):
+                await done
+        except Exception:  # it is the user's: the next message is no worse for it
+            _log.exception("a callback failed on %r", message)
 
 
 def connect(**options: Any) -> Mesh:

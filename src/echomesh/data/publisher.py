@@ -17,6 +17,7 @@ class _Done:
     """What there is nothing to wait for with."""
 
     def __await__(self) -> Generator[Any, None, None]:
+        # A generator, as the type wants it, would be made anew for each message.
         return iter(())  # type: ignore[return-value]
 
 

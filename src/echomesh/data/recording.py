@@ -63,7 +63,7 @@ class Recorder:
 
     def close(self) -> None:
         """Writes the index, without which a file is only half as useful."""
-        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._writer.finish()  # type: ignore[no-untyped-call]  # mcap has no type for it
         self._file.close()
 
     def __enter__(self) -> Self:

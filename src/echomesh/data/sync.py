@@ -259,7 +259,7 @@ def _call(subscriber: Subscriber, callback: Callback) -> None:
     for message in subscriber:
         try:
             callback(message)
-        except Exception:
+        except Exception:  # it is the user's: the next message is no worse for it
             _log.exception("a callback failed on %r", message)
 
 
