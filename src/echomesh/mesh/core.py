@@ -110,7 +110,7 @@ class MeshCore:
         self._access = access
         self._local_access = local_access
         self._others: deque[tuple[Pending, Settled]] = deque()
-        self._settling = False
+        self._settling = False  # then nothing is sent on yet: links first hear of all that came to them
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_ids = count()
 
