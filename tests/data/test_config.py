@@ -66,6 +66,13 @@ def test_they_reach_a_process_of_its_own_whole() -> None:
     assert DataOptions.of(options.to_dict()) == options
 
 
+def test_paths_and_peers_may_be_plain_text() -> None:
+    options = DataOptions(directory="/d", peers="a, b:7")
+    assert options.root == Path("/d")
+    assert options.peers == DataOptions(peers=["a", "b:7"]).peers == ("a", "b:7")
+    assert DataOptions.of(options.to_dict()) == options
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

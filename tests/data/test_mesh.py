@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 import echomesh
-from echomesh.errors import ClosedError, NotARequest, NothingCame, SlowSubscriber, ViewKept
+from echomesh.errors import ClosedError, NoParticipant, NotARequest, NothingCame, SlowSubscriber, ViewKept
 from tests.data import shm_workers
 from tests.data.shm_support import looped, numbered
 from tests.support.processes import PATIENCE_S, process
@@ -54,6 +54,28 @@ async def test_iterating_subscribes(options: dict[str, Any]) -> None:
                 break
         await sending
         assert got == [0, 1, 2]
+
+
+@looped
+async def test_a_large_message_of_before_in_a_directory_given_as_text(options: dict[str, Any]) -> None:
+    async with echomesh.connect(**{**options, "directory": str(options["directory"])}) as mesh:
+        camera = await in_time(mesh.publisher("camera/front", history=1))
+        await camera.send(bytes(100_000))
+        subscriber = mesh.subscribe("camera/*")
+        assert len((await in_time(anext(subscriber))).data) == 100_000
+
+
+@looped
+async def test_whatever_keeps_a_publisher_from_its_participant_is_raised(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(options: object) -> None:
+        raise RuntimeError("threads are short")
+
+    monkeypatch.setattr("echomesh.data.link.reach", fail)
+    async with echomesh.connect(**options) as mesh:
+        with pytest.raises(NoParticipant, match="threads are short"):
+            await in_time(mesh.publisher("camera/front"))
 
 
 @looped

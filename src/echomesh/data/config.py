@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -50,7 +50,7 @@ class DataOptions:
 
     domain: str = field(default_factory=default_domain)
     """Only the same domain talks; `ECHOMESH_DOMAIN`, else `default`."""
-    directory: Path | None = None
+    directory: Path | str | None = None
     """Where the nuklei meet; `ECHOMESH_DIR`, else this user's and domain's directory in shared memory."""
     beacon_port: int = field(default_factory=_port("ECHOMESH_BEACON_PORT", BEACON_PORT))
     """UDP port on which participants hear each other; `ECHOMESH_BEACON_PORT`."""
@@ -62,7 +62,7 @@ class DataOptions:
     """Whether beacons go to the broadcast address of every interface; `ECHOMESH_BROADCAST`, 0 or 1."""
     group: str = field(default_factory=lambda: os.environ.get("ECHOMESH_GROUP", GROUP))
     """The multicast group for beacons, `ECHOMESH_GROUP`; empty for none."""
-    peers: tuple[str, ...] = field(default_factory=lambda: _peers(os.environ.get("ECHOMESH_PEERS", "")))
+    peers: Sequence[str] = field(default_factory=lambda: _peers(os.environ.get("ECHOMESH_PEERS", "")))
     """Hosts (`host` or `host:port`) that get beacons whatever the network does; `ECHOMESH_PEERS`, comma-separated."""
     beacon_s: float = field(default_factory=lambda: _set("ECHOMESH_BEACON_SECONDS", float, BEACON_S))
     """Seconds between two beacons, the same on all machines; `ECHOMESH_BEACON_SECONDS`."""
@@ -71,6 +71,8 @@ class DataOptions:
 
     def __post_init__(self) -> None:
         check_name(self.domain)
+        object.__setattr__(self, "peers", _peers(self.peers) if isinstance(self.peers, str) else tuple(self.peers))
+        object.__setattr__(self, "directory", None if self.directory is None else Path(self.directory))
         for name in ("beacon_port", "participant_port", "link_port"):
             if not 0 <= getattr(self, name) <= 65535:
                 raise BadOptions(name, getattr(self, name), "a port is a number from 0 to 65535")
@@ -88,7 +90,7 @@ class DataOptions:
     @property
     def root(self) -> Path:
         """The directory in use."""
-        return self.directory if self.directory is not None else default_root(self.domain)
+        return Path(self.directory or default_root(self.domain))
 
     def meeting(self) -> Directory:
         """The directory in use, as nuklei know it."""
@@ -102,7 +104,7 @@ class DataOptions:
     @classmethod
     def of(cls, values: dict[str, Any]) -> DataOptions:
         """From what `to_dict` gave."""
-        return cls(**{**values, "directory": Path(values["directory"]), "peers": tuple(values["peers"])})
+        return cls(**values)
 
 
 def _is_group(text: str) -> bool:

@@ -8,7 +8,6 @@ close it last, once nothing of its streams is needed any more.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import random
@@ -124,6 +123,7 @@ class _Link(ABC, Generic[Talk, Told]):
         """Announces it to the participant, which is started where none runs; raises what keeps it from that."""
         self._accepted = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"link of {self.topic}")
+        self._task.add_done_callback(self._ended)
         try:
             await self._accepted
         except BaseException:
@@ -137,8 +137,7 @@ class _Link(ABC, Generic[Talk, Told]):
             self._grace.cancel()
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])
 
     def forget(self, id: bytes) -> None:
         """Says that the stream with that one is over: where it is there still, a new one is made and told."""
@@ -173,6 +172,12 @@ class _Link(ABC, Generic[Talk, Told]):
             pause_s = _FIRST_PAUSE_S if self.connections > before else min(2 * pause_s, _LONGEST_PAUSE_S)
             # All links of all processes lose a participant at once: they come back one after the other.
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        # Whatever ended it, nobody may wait for it in vain.
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error if isinstance(error, DataError) else NoParticipant(f"{type(error).__name__}: {error}"))
 
     def _fail(self, error: DataError) -> None:
         if self._accepted is not None and not self._accepted.done():
