@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from echomesh.data.publisher import Publisher
     from echomesh.data.subscriber import Subscriber
     from echomesh.mesh.client import Received, Session, session
-    from echomesh.native.data_receive import Message
+    from echomesh.native.data_message import Message
 
 __all__ = [
     "EchomeshError",

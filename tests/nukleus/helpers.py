@@ -110,7 +110,7 @@ def connect(nukleus: Nukleus, reference: int) -> int:
 
 def join_echo(peer: Nukleus, control: Controller) -> int:
     """Links a nukleus of this thread with a running echo: the prepare reference to connect with."""
-    if control.nukleus not in peer._hub._inlets:
+    if control.nukleus not in peer._hub.inlets:
         peer.capture(control.nukleus)
     control.capture(peer.name)
     control.route(peer.name)

@@ -189,5 +189,5 @@ def test_a_dead_claim_in_a_stream_is_skipped_once_its_owner_is_gone(shm_dir: Pat
         step_until(echo, lambda: handler.saw("reset"))
         dying.join(10)
         assert handler.payloads == [struct.pack("<q", number) for number in range(300)]
-        step_until(echo, lambda: not echo._hub._inlets["dying"].ring.blocked())
+        step_until(echo, lambda: not echo._hub.inlets["dying"].ring.blocked())
         assert echo.counters["dead claims skipped"] == 1

@@ -26,7 +26,7 @@ from echomesh.topics import parse_topic, quote_topic
 if TYPE_CHECKING:
     from echomesh.data.incoming import Gap
     from echomesh.data.sync import Mesh
-    from echomesh.native.data_receive import Message
+    from echomesh.native.data_message import Message
 
 _LOOK_S: Final = 0.25
 _AHEAD: Final = 256

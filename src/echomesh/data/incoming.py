@@ -14,7 +14,8 @@ from echomesh.data.messages import Path, SubInsertPublisher
 from echomesh.data.process import Process
 from echomesh.data.queues import reason_text
 from echomesh.errors import BadFrame, BadOptions, ClosedError, DataError, Forked, MessagesLost
-from echomesh.native.data_receive import Arrival, Inbox, Message
+from echomesh.native.data_message import Message
+from echomesh.native.data_receive import Arrival, Inbox
 from echomesh.nukleus import Stream
 from echomesh.topics import matches, parse_filter
 
@@ -78,9 +79,8 @@ class Incoming(Inbox):
     ) -> None:
         if not 1 <= queue <= _MOST_QUEUE:
             raise BadOptions("queue", queue, f"it is 1 to {_MOST_QUEUE} messages")
-        super().__init__(process.home, queue)
+        super().__init__(process, queue, spin)
         self.filter = parse_filter(filter)
-        self.spin = spin
         self._process = process
         self._on_gap = on_gap
         self._answer = answer
@@ -89,7 +89,6 @@ class Incoming(Inbox):
         self._gaps = 0
         self._lost: Counter[str] = Counter()
         self._warned: set[bytes] = set()
-        self._closed: Exception | None = None
         self._link = SubscriberLink(
             options,
             self.filter,
@@ -115,7 +114,7 @@ class Incoming(Inbox):
             self._process.unexpect(reference)
 
     def _on_failed(self, error: DataError) -> None:
-        self._closed = error
+        self.closed = error
         self._process.wake()
 
     # Streams
@@ -171,14 +170,7 @@ class Incoming(Inbox):
 
     def has_more(self) -> bool:
         """Whether there is something to take, or to say."""
-        return self.waiting > 0 or self._closed is not None
-
-    def check(self) -> None:
-        """Raises what keeps it from receiving, where nothing is left to take."""
-        if not self.home.alive and self._closed is None:
-            self._process.check()
-        if self._closed is not None and not self.waiting:
-            raise self._closed
+        return self.waiting > 0 or self.closed is not None
 
     @property
     def statistics(self) -> SubscriberStatistics:
@@ -201,7 +193,7 @@ class Incoming(Inbox):
 
     async def end(self) -> None:
         """Resets the streams and takes the announcement back; for the background thread."""
-        self._closed = self._closed or ClosedError(f"the subscriber of {self.filter!r} is closed")
+        self.closed = self.closed or ClosedError(f"the subscriber of {self.filter!r} is closed")
         for id in list(self._references):
             self._on_publisher_lost(id)
         for stream in list(self._arrivals):
@@ -215,5 +207,5 @@ class Incoming(Inbox):
 
     def forked(self) -> None:
         """This is a child of the process that it belongs to."""
-        self._closed = Forked("subscriber")
+        self.closed = Forked("subscriber")
         self.clear()

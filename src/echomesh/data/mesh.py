@@ -17,7 +17,7 @@ from echomesh.data.queues import PublisherOptions
 from echomesh.data.requests import MATCH_S, REPLY, REQUEST, TIMEOUT_S, Answers, Routes, asked
 from echomesh.data.subscriber import Subscriber
 from echomesh.errors import NothingCame
-from echomesh.native.data_receive import Message
+from echomesh.native.data_message import Message
 
 Callback = Callable[[Message], Any]
 

@@ -75,7 +75,7 @@ class Outgoing(Sender):
         self, process: Process, options: DataOptions, topic: str, choices: PublisherOptions, id: bytes | None = None
     ) -> None:
         pool = Pool(process.pool_of(process.place.nukleus), process.next_segment, choices.pool)
-        super().__init__(process.home, pool, SMALL_BYTES)
+        super().__init__(process, pool, SMALL_BYTES)
         self.topic = parse_topic(topic)
         self.choices = choices
         self._process = process
@@ -168,10 +168,6 @@ class Outgoing(Sender):
             line.write_retired(segment)
 
     # Sending
-
-    def pump(self) -> None:
-        """Reads credit that has come."""
-        self._process.read()
 
     def buffer_of(self, data: Any) -> Any:
         """Events are sent in their wire encoding."""

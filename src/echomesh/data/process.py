@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from echomesh.data.messages import Process as Place
 from echomesh.data.proof import leave_proof
 from echomesh.errors import ClosedError, Forked, UsageError
 from echomesh.native.data_home import Home
+from echomesh.native.data_wait import Reading
 from echomesh.native.doorbell import Doorbell
 from echomesh.native.streams import Outlet
 from echomesh.native.waiter import Waiter
@@ -53,34 +53,29 @@ class End(Protocol):
         """This is a child of the process that it belongs to."""
 
 
-class Process:
+class Process(Reading):
     """The nukleus of this process for one directory, with its thread."""
 
+    nukleus: Nukleus
+
     def __init__(self, directory: Directory) -> None:
-        self.directory = directory
-        self.home = Home()
         name = f"p{os.getpid()}-{secrets.token_hex(4)}"
-        self.nukleus = Nukleus(name, self, directory=directory, capacities=SMALL)
+        super().__init__(Nukleus(name, self, directory=directory, capacities=SMALL), Home())
+        self.directory = directory
         # Only controllers of ours find this nukleus, and those ring: the command ring need not be polled.
         self.nukleus.rings()[-1].connect_reader(self.nukleus.bell)
         self.place = Place(name, str(directory.root), leave_proof(self.nukleus.place), os.getpid())
         """What the participant is told of this process."""
         self.ends: weakref.WeakSet[Any] = weakref.WeakSet()
         """All publishers and subscribers."""
-        self._lock = threading.Lock()
-        self._generation = 0
-        self._sleeping: set[int] = set()
-        self._watching: dict[int, tuple[Ready, asyncio.Future[None]]] = {}
         self._listening: set[asyncio.AbstractEventLoop] = set()
         self._opened: dict[tuple[str, int], Stream] = {}
         self._claimed: dict[tuple[str, int], tuple[End, object]] = {}
         self._expected: dict[int, tuple[End, object]] = {}
         self._waiter = Waiter(self.nukleus.bell)
         self._armed = -1
-        self._waiters = threading.local()
         self._segments = iter(range(1, 1 << 31))
         self._activity = 0
-        self._credited = 0
         self._stopping = False
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="echomesh-data", daemon=True)
@@ -114,7 +109,7 @@ class Process:
             elif not heard and not others:
                 self.loop.add_reader(bell.fileno(), self._rung.set)
             heard = not others
-            if (heard or self._watching) and self._arm() and heard:
+            if (heard or self.watching) and self._arm() and heard:
                 await asyncio.sleep(0)
                 continue
             limit = _BUSY_TICK_S if others else _TICK_S
@@ -128,55 +123,45 @@ class Process:
     def _others_read(self) -> bool:
         # Threads that wait for the bell, or were here a moment ago, read the rings; this thread keeps out of their way.
         before, self._activity = self._activity, self.home.activity
-        return bool(self._sleeping or self._watching) or before != self._activity
+        return bool(self.sleepers or self.watching) or before != self._activity
 
     def _queues(self) -> bool:
         return self.home.owing or bool([end for end in list(self.ends) if not end.resume()])
 
     def _arm(self) -> bool:
         # True when there is something to do now, else the bell's FIFO tells when there is.
-        with self._lock:
-            generation = self._rings_known()
+        with self.lock:
+            generation = self.rings_known()
             if self._armed != generation:
                 self._armed = generation
                 self._waiter.watch(self.nukleus.rings())
         return self._waiter.arm()
 
-    def _rings_known(self) -> int:
-        # Under the lock: a number that changes with the rings that are to be waited for.
-        if self.nukleus.changed:
-            self.nukleus.changed = False
-            self._generation += 1
-        return self._generation
-
     def work(self) -> None:
         """All that there is to do now."""
-        with self._lock:
+        with self.lock:
             done = self.nukleus.work()
-        self._after(done)
+        self.settle(done)
 
     def soon(self, act: Callable[..., object], *arguments: object) -> None:
         """Has the background thread do something, unless that has ended."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(act, *arguments)
 
-    def _after(self, done: int) -> None:
-        # What was read may be for others than the thread that read it.
-        if self.home.owing or self._credited != self.home.credited:
-            self.home.owing = False
-            self._credited = self.home.credited
-            for end in list(self.ends):
-                end.resume()
-        if done:
-            self.wake()
+    def resume(self) -> None:
+        """Writes what waits in queues, as far as it can go."""
+        # Cleared first: who begins to lag meanwhile says so again.
+        self.home.owing = self.home.lagging = False
+        if [end for end in list(self.ends) if not end.resume()]:
+            self.home.lagging = True
 
     def wake(self) -> None:
         """Has all who wait look again."""
-        for key, (ready, future) in list(self._watching.items()):
-            if ready() and self._watching.pop(key, None) is not None:
+        for key, (ready, future) in list(self.watching.items()):
+            if ready() and self.watching.pop(key, None) is not None:
                 with contextlib.suppress(RuntimeError):  # that loop was closed
                     future.get_loop().call_soon_threadsafe(_resolve, future)
-        if self._sleeping and self._sleeping != {threading.get_ident()}:
+        if self.sleepers:
             self.nukleus.bell.ring()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -197,48 +182,6 @@ class Process:
 
     # Waiting
 
-    def read(self) -> bool:
-        """Reads what has come, in the caller's thread; False when another thread does."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        self.home.activity += 1
-        try:
-            done = self.nukleus.read()
-        finally:
-            self._lock.release()
-        self._after(done)
-        return True
-
-    def wait(self, ready: Ready, timeout: float | None = None, spin: float = 0.0) -> bool:
-        """Waits until something is so, reading meanwhile; False when it takes longer than `timeout` seconds."""
-        me = threading.get_ident()
-        mine = getattr(self._waiters, "mine", None)
-        if mine is None:
-            mine = self._waiters.mine = _Mine(Waiter(self.nukleus.bell))
-        deadline = None if timeout is None else time.monotonic() + timeout
-        self._sleeping.add(me)
-        try:
-            while True:
-                self.check()
-                read = self.read()
-                if ready():
-                    return True
-                left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
-                if left <= 0:
-                    return False
-                if not read or self.home.owing:
-                    left = min(left, _QUEUE_TICK_S)
-                if mine.generation != self._generation or self.nukleus.changed:
-                    with self._lock:
-                        mine.generation = self._rings_known()
-                        rings = self.nukleus.rings()
-                    mine.commands = len(rings) - 1
-                    mine.waiter.watch(rings)
-                if mine.waiter.next(left, spin) == mine.commands:
-                    self.work()
-        finally:
-            self._sleeping.discard(me)
-
     async def until(self, ready: Ready, timeout: float | None = None) -> bool:
         """As `wait`, in the caller's event loop."""
         try:
@@ -258,14 +201,14 @@ class Process:
             if ready():
                 return
             future = loop.create_future()
-            self._watching[id(future)] = ready, future
+            self.watching[id(future)] = ready, future
             try:
                 if self._something():
                     await asyncio.sleep(0)
                 else:
                     await future
             finally:
-                self._watching.pop(id(future), None)
+                self.watching.pop(id(future), None)
 
     def _something(self) -> bool:
         # Whether there is something to read now; commands are for the background thread.
@@ -278,7 +221,7 @@ class Process:
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
         self.nukleus.bell.silence()
         self.read()
-        if self._watching and self._something():
+        if self.watching and self._something():
             loop.call_soon(self._heard, loop)
 
     # Streams
@@ -287,7 +230,7 @@ class Process:
     def streams(self) -> Iterator[None]:
         """No stream changes meanwhile."""
         self.check()
-        with self._lock:
+        with self.lock:
             yield
 
     def outlet(self, nukleus: str) -> Outlet:
@@ -380,15 +323,6 @@ class Process:
         self.home.alive = False
         for end in list(self.ends):
             end.forked()
-
-
-class _Mine:
-    """How one thread waits."""
-
-    def __init__(self, waiter: Waiter) -> None:
-        self.waiter = waiter
-        self.generation = -1
-        self.commands = -1
 
 
 def _unlisten(loop: asyncio.AbstractEventLoop, bell: Doorbell) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from echomesh.errors import BadOptions
 from echomesh.native.data_home import Home
-from echomesh.native.data_send import Target
+from echomesh.native.data_target import Target
 from echomesh.native.pool import Lease
 from echomesh.native.streams import Outlet
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from echomesh._version import __version__
 from echomesh.errors import BadRecording, MissingPackage, StorageError
-from echomesh.native.data_receive import Message
+from echomesh.native.data_message import Message
 from echomesh.topics import matches
 
 if TYPE_CHECKING:

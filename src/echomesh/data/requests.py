@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from echomesh.data.incoming import RESERVED, Incoming
 from echomesh.errors import BadTopic, NotARequest
-from echomesh.native.data_receive import Message
+from echomesh.native.data_message import Message
 from echomesh.topics import parse_topic
 
 REQUEST: Final = 1

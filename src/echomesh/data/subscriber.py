@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from echomesh.data.incoming import Incoming
 from echomesh.errors import ClosedError, NothingCame
-from echomesh.native.data_receive import Message
+from echomesh.native.data_message import Message
 
 
 class Subscriber(Incoming):

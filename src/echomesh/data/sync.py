@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -19,7 +18,7 @@ from echomesh.data.queues import PublisherOptions
 from echomesh.data.requests import MATCH_S, REPLY, REQUEST, TIMEOUT_S, Answers, Routes, asked
 from echomesh.errors import ClosedError, NothingCame
 from echomesh.native.data_loan import Loan
-from echomesh.native.data_receive import Message
+from echomesh.native.data_message import Message
 from echomesh.native.pool import Lease
 
 _log = logging.getLogger(__name__)
@@ -91,43 +90,26 @@ class Publisher(Outgoing):
 class Subscriber(Incoming):
     """Messages of a topic or filter, in order for each publisher, each once: an iterator. For one thread at a time."""
 
-    def more(self) -> bool:
-        """Waits until something is there; False when nothing more comes."""
-        if not self.home.alive:
-            self.check()
-        self._process.read()
-        if not self.waiting:
-            self._process.wait(self.has_more, None, self.spin)
-        if self.waiting:
-            return True
-        with contextlib.suppress(ClosedError):
-            self.check()
-        return False
-
     def receive(self, timeout: float | None = None) -> Message:
         """The next message; `NothingCame` when none comes in time."""
-        message = self.take()
-        while message is None:
-            self._wait(timeout)
-            message = self.take()
+        message = self.obtain(timeout)
+        if message is None:
+            raise self._nothing(timeout)
         return message
 
     def receive_many(self, limit: int = 1024, timeout: float | None = None) -> list[Message]:
         """All messages that are there, up to `limit` of them; where none is, it waits for one."""
         while not (messages := self.take_many(limit)):
-            self._wait(timeout)
+            if not self.more(timeout):
+                raise self._nothing(timeout)
         return messages
 
-    def _wait(self, timeout: float | None) -> None:
-        self.check()
-        self._process.read()
-        if not self.waiting and not self._process.wait(self.has_more, timeout, self.spin):
-            raise NothingCame(f"no message of {self.filter!r} within {timeout:g} s")
-        self.check()
+    def _nothing(self, timeout: float | None) -> NothingCame:
+        return NothingCame(f"no message of {self.filter!r} within {timeout:g} s")
 
     def close(self) -> None:
         """Leaves; what was not taken is gone."""
-        if self._closed is None and self.home.alive:
+        if self.closed is None and self.home.alive:
             self._process.run(self.end()).result()
 
     def __enter__(self) -> Self:

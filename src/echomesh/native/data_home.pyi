@@ -9,3 +9,8 @@ class Home:
     """Goes up when a subscriber gave credit, or gave back part of a pool."""
     owing: bool
     """Set when credit or releases found no room and are to be written later."""
+    lagging: bool
+    """Set when messages wait in queues for credit or room."""
+
+class Awaited:
+    """Something that threads wait for."""

@@ -6,3 +6,10 @@ cdef class Home:
 
     def __cinit__(self):
         self.alive = True
+
+
+cdef class Awaited:
+    """Something that threads wait for."""
+
+    cdef bint came(self) except -1:
+        return True

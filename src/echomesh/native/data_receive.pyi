@@ -1,40 +1,15 @@
 import os
 from collections.abc import Iterator
-from typing import Any
 
-from echomesh.native.data_home import Home
-from echomesh.native.streams import Outlet, Taker
+from echomesh.native.data_home import Awaited, Home
+from echomesh.native.data_message import Message, Origin
+from echomesh.native.data_wait import Reading
+from echomesh.native.streams import Outlet
 
-class Message:
-    """A message as a subscriber gets it. It is itself a buffer."""
-
-    size: int
-    sequence: int
-    time_ns: int
-    flags: int
-    @property
-    def data(self) -> memoryview: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def publisher(self) -> bytes: ...
-    @property
-    def time(self) -> float: ...
-    @property
-    def inbox(self) -> Any: ...
-    @property
-    def prefix(self) -> bytes: ...
-    def reply(self, data: Any) -> Any: ...
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-class Arrival(Taker):
+class Arrival(Origin):
     """One stream from a publisher."""
 
-    inbox: Inbox
     stream_id: int
-    topic: str
-    publisher: bytes
     peer: str
     window: int
     expected: int
@@ -48,15 +23,21 @@ class Arrival(Taker):
     def close(self) -> None: ...
     def settle(self) -> bool: ...
 
-class Inbox:
+class Inbox(Awaited):
     """Messages of all streams of one subscriber, in the order in which they came."""
 
     home: Home
+    reading: Reading
+    closed: Exception | None
+    spin: float
     waiting: int
     delivered: int
     byte_count: int
     queue: int
-    def __init__(self, home: Home, queue: int) -> None: ...
+    def __init__(self, reading: Reading, queue: int, spin: float) -> None: ...
+    def more(self, timeout: float | None = None) -> bool: ...
+    def obtain(self, timeout: float | None = None) -> Message | None: ...
+    def check(self) -> None: ...
     def take(self) -> Message | None: ...
     def take_many(self, limit: int) -> list[Message]: ...
     def clear(self) -> None: ...

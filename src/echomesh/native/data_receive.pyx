@@ -6,20 +6,26 @@ an inbox, of which credit is the bound. A message object is made when somebody t
 
 import os
 
-cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_FromObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from echomesh.errors import BadFrame, EchomeshError
+from echomesh.errors import BadFrame, ClosedError, EchomeshError
 from echomesh.native.data_fifo cimport fifo_add, fifo_drop, fifo_first
 from echomesh.native.data_frames cimport (
     CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of,
     frame_t, put_frame,
 )
+from echomesh.native.data_message cimport INLINE
+
+# A message in a pool, as it waits in an inbox.
+ctypedef struct large_t:
+    int64_t token
+    int64_t length
+    char *start
+    PyObject *mapping
+    PyObject *prefix
 
 cdef enum:
     PUBLISHER_ID = 16
@@ -28,75 +34,11 @@ cdef enum:
     CREDITS_A_WINDOW = 4
 
 
-# It can be part of no cycle that leads back to it: what it refers to never refers to messages.
-@cython.no_gc
-@cython.freelist(256)
-cdef class Message:
-    """A message as a subscriber gets it. It is itself a buffer: `bytes(message)` and `numpy.frombuffer(message)` work.
-
-    A large one is in the publisher's pool, which has that place again when the message and all views of it are gone.
-    """
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
-
-    def __len__(self):
-        return self.size
-
-    @property
-    def data(self):
-        """What was sent, as a read-only memoryview."""
-        return PyMemoryView_FromObject(self)
-
-    @property
-    def topic(self):
-        """The topic that it was published on."""
-        return self.arrival.topic
-
-    @property
-    def publisher(self):
-        """The id of the publisher."""
-        return self.arrival.publisher
-
-    @property
-    def time(self):
-        """When it was sent, in seconds since 1970."""
-        return self.time_ns / 1e9
-
-    @property
-    def inbox(self):
-        """The subscriber that got it."""
-        return self.arrival.inbox
-
-    def reply(self, data):
-        """Answers a request."""
-        return self.arrival.inbox.reply(self, data)
-
-    @property
-    def prefix(self):
-        """What travels with it beside the data; of requests and replies."""
-        if isinstance(self.owner, Slice):
-            return (<Slice>self.owner).prefix
-        return PyBytes_FromStringAndSize(self.start - self.prefix_length, self.prefix_length)
-
-    def __repr__(self):
-        return f"Message({self.topic!r}, sequence={self.sequence}, {self.size} bytes)"
-
-
-@cython.no_gc
-cdef class Slice:
-    # One message in a pool; with it the place is given back.
-
-    def __dealloc__(self):
-        if self.arrival is not None:
-            self.arrival.release(self.token)
-
-
-cdef class Arrival(Taker):
+cdef class Arrival(Origin):
     """One stream from a publisher: checks what comes, puts it into the inbox, and gives credit for what was taken."""
 
     def __init__(self, Inbox inbox not None, Outlet outlet not None, int64_t stream_id, str peer, pool_directory):
-        self.inbox = inbox
+        self.inbox = self.subscriber = inbox
         self.outlet = outlet
         self.stream_id = stream_id
         self.peer = peer
@@ -142,9 +84,8 @@ cdef class Arrival(Taker):
 
     cdef int take_large(self, head_t *head, char *body, int64_t length) except -1:
         cdef descriptor_t place
-        cdef Slice made
         cdef Mapping mapping
-        cdef PyObject *kept
+        cdef large_t made
         if length < <int64_t>sizeof(descriptor_t) or length - <int64_t>sizeof(descriptor_t) != head.prefix:
             raise BadFrame(f"a descriptor of {self.peer} with {length} bytes")
         memcpy(&place, body, sizeof(descriptor_t))
@@ -154,16 +95,17 @@ cdef class Arrival(Taker):
         if place.offset < 0 or place.length < 0 or place.length > mapping.size or place.offset > mapping.size - place.length:
             raise BadFrame(f"a descriptor of {self.peer} reaches beyond its segment")
         self.counted(head, head.sequence, cost(LARGE, 0))
-        made = Slice.__new__(Slice)
-        made.mapping = mapping
         made.token = place.token
         made.start = mapping.base + place.offset
         made.length = place.length
-        made.prefix = body[sizeof(descriptor_t):length]
-        made.arrival = self
-        kept = <PyObject *>made
-        self.inbox.append(self, head, <char *>&kept, sizeof(kept))
-        Py_INCREF(made)     # the record's
+        made.prefix = NULL
+        if head.prefix:
+            prefix = body[sizeof(descriptor_t):length]
+            made.prefix = <PyObject *>prefix
+        made.mapping = <PyObject *>mapping
+        self.inbox.append(self, head, <char *>&made, sizeof(made))
+        Py_XINCREF(made.prefix)     # the record's
+        Py_XINCREF(made.mapping)
         return 0
 
     cdef int take_other(self, head_t *head, char *body, int64_t length) except -1:
@@ -231,25 +173,36 @@ cdef class Arrival(Taker):
         return True
 
     cdef int release(self, int64_t token) except -1:
-        if not self.open or not self.inbox.home.alive:
+        if not self.open or self.inbox is None or not self.inbox.home.alive:    # None: the collector was here
             return 0
-        self.released.append(token)
-        if not self.give_back():
+        if self.released or not self.put_back(token):
+            self.released.append(token)
             self.inbox.home.owing = True
         return 0
 
-    cdef bint give_back(self) except -1:
+    cdef void drop(self, int64_t token) noexcept:
+        # Of a message that nobody took.
+        try:
+            self.release(token)
+        except BaseException:       # as in a destructor, where there is nobody to tell
+            pass
+
+    cdef bint put_back(self, int64_t token) except -1:
+        # False when there is no room now.
         cdef frame_t frame = frame_of(self.stream_id, RELEASE, 0, 0)
-        cdef int64_t token
+        try:
+            if not put_frame(self.outlet, &frame, <char *>&token, 8, NULL, 0):
+                return False
+        except EchomeshError:       # the peer's ring is gone or damaged
+            return True
+        announce(self.outlet)
+        return True
+
+    cdef bint give_back(self) except -1:
         while self.released and self.open and self.inbox.home.alive:
-            token = self.released[len(self.released) - 1]
-            try:
-                if not put_frame(self.outlet, &frame, <char *>&token, 8, NULL, 0):
-                    return False
-            except EchomeshError:
-                return True
+            if not self.put_back(self.released[len(self.released) - 1]):
+                return False
             self.released.pop()
-            announce(self.outlet)
         return True
 
     def settle(self) -> bool:
@@ -266,26 +219,24 @@ cdef class Messages:
         return self
 
     def __next__(self):
-        cdef object found
-        while True:
-            if self.inbox.waiting:
-                found = self.inbox.pop()
-                if found is not None:
-                    return found
-            elif not self.inbox.more():
-                raise StopIteration
+        cdef object found = self.inbox.next_one(None, True)
+        if found is None:
+            raise StopIteration
+        return found
 
 
-cdef class Inbox:
+cdef class Inbox(Awaited):
     """Messages of all streams of one subscriber, in the order in which they came.
 
-    Iterating takes them; where none is there, `more` of a derived class is called to wait, and `gap` for messages that will
-    not come. Its `reply` answers a message.
+    Iterating takes them, and waits where none is there. `closed` is the error that says why none will come any more. A
+    derived class says in `gap` what to do about messages that will not come, and in `reply` how to answer one.
     """
 
-    def __init__(self, Home home not None, int queue):
-        self.home = home
+    def __init__(self, Reading reading not None, int queue, double spin):
+        self.reading = reading
+        self.home = reading.home
         self.queue = queue
+        self.spin = spin
 
     def __dealloc__(self):
         self.drop_all()
@@ -293,15 +244,21 @@ cdef class Inbox:
 
     cdef void drop_all(self) noexcept:
         cdef record_t *record
+        cdef large_t *large
+        cdef Arrival arrival
         self.waiting = 0
         while True:
             record = fifo_first(&self.fifo)
             if record == NULL:
                 return
             fifo_drop(&self.fifo, record)
+            arrival = <Arrival>record.arrival
             if record.head.kind == LARGE:
-                Py_DECREF(<object>(<PyObject **>(record + 1))[0])
-            Py_DECREF(<object>record.arrival)
+                large = <large_t *>(record + 1)
+                arrival.drop(large.token)
+                Py_XDECREF(large.prefix)
+                Py_XDECREF(large.mapping)
+            Py_DECREF(arrival)
 
     def clear(self) -> None:
         """Forgets what was not taken."""
@@ -321,17 +278,23 @@ cdef class Inbox:
 
     cdef Message message(self, record_t *record):
         cdef Message made = Message.__new__(Message)
-        cdef Slice lent
+        cdef large_t *large
         made.sequence = record.head.sequence
         made.time_ns = record.head.time_ns
         made.flags = record.head.flags
         made.prefix_length = record.head.prefix
         if record.head.kind == LARGE:
-            lent = <Slice>(<PyObject **>(record + 1))[0]
-            made.owner = lent
-            Py_DECREF(lent)
-            made.start = lent.start
-            made.size = lent.length
+            large = <large_t *>(record + 1)
+            made.owner = <object>large.mapping
+            Py_XDECREF(large.mapping)   # the record's
+            made.apart = b""
+            if large.prefix != NULL:
+                made.apart = <bytes>large.prefix
+                Py_XDECREF(large.prefix)
+            made.start = large.start
+            made.size = large.length
+            made.token = large.token
+            made.lent = True
         else:
             if record.length <= INLINE:
                 made.start = made.kept
@@ -341,7 +304,7 @@ cdef class Inbox:
                 made.start = PyBytes_AS_STRING(made.owner)
             made.start += record.head.prefix
             made.size = record.length - record.head.prefix
-        made.arrival = <Arrival>record.arrival
+        made.origin = <Arrival>record.arrival
         return made
 
     cdef object pop(self):
@@ -368,6 +331,42 @@ cdef class Inbox:
                 self.delivered += 1
                 self.byte_count += made.size
         return made
+
+    cdef bint came(self) except -1:
+        return self.waiting > 0 or self.closed is not None
+
+    cdef bint await_more(self, timeout) except -1:
+        if not self.waiting and (self.closed is not None or not self.home.alive):
+            self.check()
+        return self.reading.wait_for(self, timeout, self.spin)
+
+    cdef object next_one(self, timeout, bint ends):
+        # None when the time is over, or, where it `ends`, when nothing will come any more.
+        cdef object found
+        while True:
+            if self.waiting:
+                found = self.pop()
+                if found is not None:
+                    return found
+            elif ends and isinstance(self.closed, ClosedError):
+                return None
+            elif not self.await_more(timeout):
+                return None
+
+    def more(self, timeout=None) -> bool:
+        """Waits until something is there; False when the time is over. What keeps messages from coming is raised."""
+        return self.await_more(timeout)
+
+    def obtain(self, timeout=None):
+        """The next message, for which it waits; None when the time is over."""
+        return self.next_one(timeout, False)
+
+    def check(self) -> None:
+        """Raises what keeps it from receiving, where nothing is left to take."""
+        if self.closed is None:
+            self.reading.check()
+        elif not self.waiting:
+            raise self.closed
 
     def take(self):
         """The next message, or None when none is there."""

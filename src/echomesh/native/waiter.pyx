@@ -21,26 +21,12 @@ cdef enum:
     BRIEF_SLEEPS = 16       # so many in a row, and the next wait tries a look first
     MOST_TRUST = 8          # looks in vain, after as many that were not, until waits sleep at once again
 
-ctypedef struct room_t:
-    ring_t *ring
-    int64_t length
-
-
 cdef class Waiter:
     """Waits until one of some rings can be read, or one of some full ones can be written.
 
     The bell is this process's own: those who write to the rings, and those who make room, must ring it. Without a bell, and
     for rings whose other side does not ring, it looks each millisecond.
     """
-
-    cdef readonly Doorbell bell
-    cdef list rings, full
-    cdef ring_t **readers
-    cdef room_t *rooms
-    cdef int reader_count, room_count, last
-    cdef int brief, trust
-    cdef int32_t seen
-    cdef bint waiting
 
     def __cinit__(self, Doorbell bell=None):
         self.bell = bell
@@ -223,7 +209,7 @@ cdef class Waiter:
         """
         return self.look() or self.await_any(-1.0 if timeout is None else max(0.0, timeout), spin) == 1
 
-    def next(self, double timeout, double spin) -> int:
+    cpdef int next(self, double timeout, double spin) except -2:
         """As `wait`, and tells which: the number of a ring to read, or behind those of one with room; -1 for neither."""
         cdef int found = self.find()
         if found < 0:

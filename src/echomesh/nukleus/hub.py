@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from echomesh.errors import BusyError, DamagedError, EchomeshError, UsageError
+from echomesh.errors import BusyError, EchomeshError, UsageError
 from echomesh.native.counters import Counter
+from echomesh.native.intake import Intake
 from echomesh.native.ring import Ring
 from echomesh.nukleus.directory import Directory, Place, check_name
 from echomesh.nukleus.links import Inlet, PeerWatch, RingOutlet, sound
@@ -13,27 +14,26 @@ from echomesh.nukleus.streams import Streams
 
 _log = logging.getLogger(__name__)
 
-_FRAMES_A_TURN = 256
 
-
-class Hub:
+class Hub(Intake):
     """All rings between a nukleus and its peers. The conductor's commands end here, and the loop reads and flushes."""
+
+    inlets: dict[str, Inlet]
+    reading: Inlet | None
 
     def __init__(
         self, directory: Directory, place: Place, streams: Streams, frames: Counter | None, capacity: int
     ) -> None:
+        super().__init__(frames)
         self._directory = directory
         self._place = place
         self._streams = streams
         self._count = streams.count
-        self._frames = frames
         self._capacity = capacity
-        self._inlets: dict[str, Inlet] = {}
         self._outlets: dict[str, RingOutlet] = {}
         self._watches: dict[str, PeerWatch] = {}
         self._left: set[str] = set()
         self._paused: dict[str, set[RingOutlet]] = {}
-        self._reading: Inlet | None = None
         self.full: set[RingOutlet] = set()
         """Outlets in which somebody waits for room."""
         self.changed = True
@@ -41,10 +41,10 @@ class Hub:
 
     def capture(self, source: str) -> None:
         """Makes the ring of a source, or takes over the one that is there, and reads it."""
-        if check_name(source) in self._inlets:
+        if check_name(source) in self.inlets:
             raise BusyError(f"{source} is captured already")
         peer, place = self._streams.peer(source), self._directory.place(source)
-        inlet = self._inlets[source] = Inlet(self._place, peer, place, self._capacity)
+        inlet = self.inlets[source] = Inlet(self._place, peer, place, self._capacity)
         self._left.discard(source)
         self._watch_peer(source)
         if not place.path.exists() or self._watches[source].dead:
@@ -55,10 +55,10 @@ class Hub:
 
     def uncapture(self, source: str) -> None:
         """Resets the source's streams, then reads it no more."""
-        if source not in self._inlets:
+        if source not in self.inlets:
             raise UsageError(f"{source} is not captured")
         self._drop_streams(source, tell_peer=True)
-        self._inlets.pop(source).ring.close()
+        self.inlets.pop(source).ring.close()
         self._left.add(source)
         self._settle_peer(source)
 
@@ -86,7 +86,7 @@ class Hub:
 
     def linked(self, nukleus: str) -> bool:
         """Whether that nukleus is both captured and routed."""
-        return nukleus in self._inlets and nukleus in self._outlets
+        return nukleus in self.inlets and nukleus in self._outlets
 
     def connect(self, reference: int, destination: str, destination_reference: int) -> int:
         """Initiates a stream and tells its id."""
@@ -101,10 +101,10 @@ class Hub:
         # While a source is read its frames may be kept, and it is paused; others are told that there is no room.
         self.full.add(outlet)
         self.changed = True
-        if self._reading is None:
+        if self.reading is None:
             return False
-        self._reading.peer.paused = True
-        self._paused.setdefault(self._reading.peer.name, set()).add(outlet)
+        self.reading.peer.paused = True
+        self._paused.setdefault(self.reading.peer.name, set()).add(outlet)
         self._count("pauses")
         return True
 
@@ -146,7 +146,7 @@ class Hub:
 
     def _settle_peer(self, name: str) -> None:
         self.changed = True
-        if name not in self._inlets and name not in self._outlets:
+        if name not in self.inlets and name not in self._outlets:
             self._paused.pop(name, None)
             self._watches.pop(name, None)
             self._streams.forget_peer(name)
@@ -155,14 +155,14 @@ class Hub:
         """Called before a stream that a peer begins is looked at."""
         # A restarted peer may begin streams before we noticed that its predecessor died, of which more may be unread.
         if self._watches[name].begun():
-            self._inlets[name].gone = True
+            self.inlets[name].gone = True
 
     def _lose(self, name: str) -> None:
         # The route dies with the file that it mapped; what is captured stays, for a peer of that name that comes back.
         self._count("peers lost")
         self._drop_streams(name, tell_peer=False)
-        if name in self._inlets:
-            self._inlets[name].gone = False
+        if name in self.inlets:
+            self.inlets[name].gone = False
         if name in self._outlets:
             self._close_outlet(name)
         self._settle_peer(name)
@@ -180,12 +180,12 @@ class Hub:
             self._place.stream(name).unlink(missing_ok=True)
 
     def _check_peer(self, name: str, watch: PeerWatch) -> None:
-        inlet, outlet = self._inlets.get(name), self._outlets.get(name)
+        inlet, outlet = self.inlets.get(name), self._outlets.get(name)
         lost = watch.lost() or (outlet is not None and outlet.stale)
         if inlet is not None:
             inlet.find_bell()
             if not sound(inlet.ring):
-                self._replace(inlet, "head and tail can't be true")
+                self.damaged(inlet, "head and tail can't be true")
             if inlet.recover(self._directory, watch):
                 self._count("dead claims skipped")
             # What a dead peer had published is read before its streams are given up.
@@ -203,7 +203,7 @@ class Hub:
 
     def _read_out(self, name: str, outlet: RingOutlet) -> None:
         # All that is there is the dead peer's; its successor's ids must not meet what it left.
-        inlet = self._inlets.get(name)
+        inlet = self.inlets.get(name)
         if inlet is not None:
             self._give_up(outlet)
             inlet.gone = True
@@ -215,28 +215,14 @@ class Hub:
 
     def readable(self) -> list[Inlet]:
         """The inlets that may be read now."""
-        return [inlet for inlet in self._inlets.values() if not inlet.peer.paused]
+        return [inlet for inlet in self.inlets.values() if not inlet.peer.paused]
 
     def wanted_room(self) -> list[tuple[Ring, int]]:
         """The full rings, and for how long a body there must be room in each."""
         return [(outlet.ring, outlet.wanted) for outlet in self.full]
 
-    def read(self, inlet: Inlet) -> int:
-        """Gives a turn's worth of events to their streams, and tells how many."""
-        self._reading = inlet
-        try:
-            count = inlet.peer.read(inlet.ring, _FRAMES_A_TURN)
-        except DamagedError as error:
-            self._replace(inlet, error)
-            return 1
-        finally:
-            self._reading = None
-        if self._frames is not None:
-            self._frames.add(count)
-        return count
-
-    def _replace(self, inlet: Inlet, why: object) -> None:
-        # Nothing behind the damage can be told from noise: the file is replaced, its streams are reset.
+    def damaged(self, inlet: Inlet, why: object) -> None:
+        """A ring can't be read. Nothing behind the damage can be told from noise: it is replaced, its streams are reset."""
         name = inlet.peer.name
         _log.warning("the ring from %s is damaged and replaced: %s", name, why)
         self._count("damaged rings")
@@ -246,14 +232,14 @@ class Hub:
             inlet.replace()
         except EchomeshError as error:
             _log.error("the ring from %s can't be replaced, and is read no more: %s", name, error)
-            del self._inlets[name]
+            del self.inlets[name]
             self._settle_peer(name)
 
     def close(self) -> None:
         """Resets all streams, as far as their peers can be told."""
-        for name in {*self._inlets, *self._outlets}:
+        for name in {*self.inlets, *self._outlets}:
             self._drop_streams(name, tell_peer=True)
             if name in self._outlets:
                 self._close_outlet(name)
-        for inlet in self._inlets.values():
+        for inlet in self.inlets.values():
             inlet.ring.close()

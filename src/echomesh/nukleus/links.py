@@ -18,6 +18,7 @@ from echomesh.errors import (
     StorageError,
 )
 from echomesh.native.doorbell import Doorbell
+from echomesh.native.intake import Source
 from echomesh.native.mapping import Mapping, translated
 from echomesh.native.ring import TRAILER_LENGTH, Ring
 from echomesh.native.streams import Outlet
@@ -68,8 +69,10 @@ def sound(ring: Ring) -> bool:
     return 0 <= head <= tail <= head + ring.capacity and not (head | tail) & 7
 
 
-class Inlet:
+class Inlet(Source):
     """The ring from one source, of which this nukleus is the reader."""
+
+    peer: PeerStreams
 
     def __init__(self, place: Place, peer: PeerStreams, source: Place, capacity: int) -> None:
         self.peer = peer

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from echomesh.errors import ClosedError
 from echomesh.native.doorbell import Doorbell
+from echomesh.native.intake import Intake
 from echomesh.native.ring import Ring
 from echomesh.native.waiter import Waiter
 from echomesh.nukleus.commands import Message
@@ -153,11 +154,12 @@ class Nukleus:
         """
         if not self._owner.held:
             self._check_ours()
-        done = 0
-        for inlet in self._hub.readable():
-            if inlet.ring.readable():
-                done += self._hub.read(inlet)
-        return done
+        return self._hub.read_ready()
+
+    @property
+    def intake(self) -> Intake:
+        """The rings that are read; for loops of one's own in compiled code."""
+        return self._hub
 
     def rings(self) -> list[Ring]:
         """What to wait for: the rings that can be read now, and that of the commands last."""

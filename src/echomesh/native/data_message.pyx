@@ -1,0 +1,72 @@
+"""Messages as subscribers have them."""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromObject
+
+
+cdef class Origin(Taker):
+    """The stream that messages came from."""
+
+    cdef int release(self, int64_t token) except -1:
+        return 0
+
+
+# It can be part of no cycle that leads back to it: what it refers to never refers to messages.
+@cython.no_gc
+@cython.freelist(256)
+cdef class Message:
+    """A message as a subscriber gets it. It is itself a buffer: `bytes(message)` and `numpy.frombuffer(message)` work.
+
+    A large one is in the publisher's pool, which has that place again when the message and all views of it are gone.
+    """
+
+    def __dealloc__(self):
+        if self.lent:
+            self.origin.release(self.token)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def data(self):
+        """What was sent, as a read-only memoryview."""
+        return PyMemoryView_FromObject(self)
+
+    @property
+    def topic(self):
+        """The topic that it was published on."""
+        return self.origin.topic
+
+    @property
+    def publisher(self):
+        """The id of the publisher."""
+        return self.origin.publisher
+
+    @property
+    def time(self):
+        """When it was sent, in seconds since 1970."""
+        return self.time_ns / 1e9
+
+    @property
+    def inbox(self):
+        """The subscriber that got it."""
+        return self.origin.subscriber
+
+    def reply(self, data):
+        """Answers a request."""
+        return self.origin.subscriber.reply(self, data)
+
+    @property
+    def prefix(self):
+        """What travels with it beside the data; of requests and replies."""
+        if self.apart is not None:
+            return self.apart
+        return PyBytes_FromStringAndSize(self.start - self.prefix_length, self.prefix_length)
+
+    def __repr__(self):
+        return f"Message({self.topic!r}, sequence={self.sequence}, {self.size} bytes)"
