@@ -17,9 +17,6 @@ cdef class Origin(Taker):
 cdef class Message:
     cdef Origin origin
     cdef object owner           # of the memory, where that is not the message's own
-    cdef bytes apart            # the prefix, where it is not before the data
-    cdef bint lent              # the place in the pool is to be given back
-    cdef int64_t token
     cdef char *start
     cdef readonly int64_t size
     cdef readonly int64_t sequence
@@ -27,3 +24,14 @@ cdef class Message:
     cdef int prefix_length
     cdef readonly int flags
     cdef char kept[INLINE]
+
+
+cdef class Slice:
+    cdef Origin origin
+    cdef object mapping
+    cdef int64_t token
+    cdef bytes prefix
+
+
+cdef Message new_message()
+cdef Slice new_slice(Origin origin, mapping, int64_t token, bytes prefix)

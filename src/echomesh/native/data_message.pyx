@@ -22,10 +22,6 @@ cdef class Message:
     A large one is in the publisher's pool, which has that place again when the message and all views of it are gone.
     """
 
-    def __dealloc__(self):
-        if self.lent:
-            self.origin.release(self.token)
-
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.start, self.size, True, flags)
 
@@ -64,9 +60,31 @@ cdef class Message:
     @property
     def prefix(self):
         """What travels with it beside the data; of requests and replies."""
-        if self.apart is not None:
-            return self.apart
+        if isinstance(self.owner, Slice):
+            return (<Slice>self.owner).prefix
         return PyBytes_FromStringAndSize(self.start - self.prefix_length, self.prefix_length)
 
     def __repr__(self):
         return f"Message({self.topic!r}, sequence={self.sequence}, {self.size} bytes)"
+
+
+@cython.no_gc
+@cython.freelist(16)
+cdef class Slice:
+    # A place in a pool; with it the place is given back.
+
+    def __dealloc__(self):
+        self.origin.release(self.token)
+
+
+cdef Message new_message():
+    return Message.__new__(Message)
+
+
+cdef Slice new_slice(Origin origin, mapping, int64_t token, bytes prefix):
+    cdef Slice made = Slice.__new__(Slice)
+    made.origin = origin
+    made.mapping = mapping
+    made.token = token
+    made.prefix = prefix
+    return made

@@ -1,36 +1,26 @@
 from libc.stdint cimport int64_t
 
+from echomesh.native.data_account cimport Account
 from echomesh.native.data_fifo cimport fifo_t, record_t
 from echomesh.native.data_frames cimport head_t
 from echomesh.native.data_home cimport Awaited, Home
-from echomesh.native.data_message cimport Message, Origin
+from echomesh.native.data_message cimport Message
 from echomesh.native.data_wait cimport Reading
 from echomesh.native.mapping cimport Mapping
-from echomesh.native.streams cimport Outlet
 
 
-cdef class Arrival(Origin):
+cdef class Arrival(Account):
     cdef Inbox inbox
-    cdef readonly Outlet outlet
-    cdef readonly int64_t stream_id
     cdef readonly str peer
-    cdef readonly int window
-    cdef readonly int64_t expected, received, taken, limit
-    cdef int64_t told, received_bytes, taken_bytes, told_bytes
-    cdef readonly bint open
+    cdef readonly int64_t expected, received
+    cdef int64_t received_bytes
     cdef object pool_directory
     cdef dict segments
-    cdef list released
 
-    cdef int took(self, int64_t cost) except -1
-    cdef bint due(self) noexcept
-    cdef bint give_credit(self) except -1
     cdef int take_hello(self, head_t *head, char *body, int64_t length) except -1
     cdef int take_large(self, head_t *head, char *body, int64_t length) except -1
     cdef int take_other(self, head_t *head, char *body, int64_t length) except -1
-    cdef bint put_back(self, int64_t token) except -1
-    cdef bint give_back(self) except -1
-    cdef void drop(self, int64_t token) noexcept
+    cdef bint in_order(self, int64_t first, int64_t last) noexcept
     cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1
 
 

@@ -11,13 +11,11 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from echomesh.errors import BadFrame, ClosedError, EchomeshError
+from echomesh.errors import BadFrame, ClosedError
 from echomesh.native.data_fifo cimport fifo_add, fifo_drop, fifo_first
-from echomesh.native.data_frames cimport (
-    CREDIT, GAP, HELLO, LARGE, MESSAGE, RELEASE, RETIRED, SEGMENT, WINDOW_BYTES, announce, cost, descriptor_t, frame_of,
-    frame_t, put_frame,
-)
-from echomesh.native.data_message cimport INLINE
+from echomesh.native.data_frames cimport GAP, HELLO, LARGE, MESSAGE, RETIRED, SEGMENT, WINDOW_BYTES, cost, descriptor_t
+from echomesh.native.data_message cimport INLINE, new_message, new_slice
+from echomesh.native.streams cimport Outlet
 
 # A message in a pool, as it waits in an inbox.
 ctypedef struct large_t:
@@ -31,28 +29,48 @@ cdef enum:
     PUBLISHER_ID = 16
     MOST_TOPIC = 255
     MOST_SEGMENTS = 1024
-    CREDITS_A_WINDOW = 4
 
 
-cdef class Arrival(Origin):
+cdef class Arrival(Account):
     """One stream from a publisher: checks what comes, puts it into the inbox, and gives credit for what was taken."""
 
     def __init__(self, Inbox inbox not None, Outlet outlet not None, int64_t stream_id, str peer, pool_directory):
+        super().__init__(inbox.home, outlet, stream_id, inbox.queue)
         self.inbox = self.subscriber = inbox
-        self.outlet = outlet
-        self.stream_id = stream_id
         self.peer = peer
         self.pool_directory = pool_directory
         self.segments = {}
-        self.released = []
         self.expected = -1
-        self.window = inbox.queue
-        self.open = True
 
     def close(self) -> None:
         """The stream is gone; what it brought can still be taken."""
         self.open = False
         self.segments = {}
+
+    cdef bint took_quickly(self, char *body, int64_t length) noexcept:
+        # A message as it should be; whatever else it is, is for `take`.
+        cdef head_t *head = <head_t *>body
+        cdef record_t *record
+        length -= sizeof(head_t)
+        if length < 0 or head.kind != MESSAGE or head.prefix > length or not self.in_order(head.sequence, head.sequence):
+            return False
+        record = fifo_add(&self.inbox.fifo, length)
+        if record == NULL:
+            return False
+        record.head = head[0]
+        record.arrival = <PyObject *>self
+        Py_INCREF(self)
+        memcpy(record + 1, body + sizeof(head_t), length)
+        self.inbox.waiting += 1
+        self.expected += 1
+        self.received += 1
+        self.received_bytes += cost(MESSAGE, length)
+        return True
+
+    cdef bint in_order(self, int64_t first, int64_t last) noexcept:
+        # Numbers must follow on, and stay within the credit: so what can wait here is bounded, whatever the peer does.
+        return first == self.expected and self.expected >= 0 and first <= last < 0x7FFFFFFFFFFFFFFF \
+            and self.received < self.limit and self.received_bytes - self.told_bytes <= WINDOW_BYTES
 
     cdef int take(self, char *body, int64_t length) except -1:
         cdef head_t *head = <head_t *>body
@@ -72,11 +90,11 @@ cdef class Arrival(Origin):
         return 0
 
     cdef int counted(self, head_t *head, int64_t last, int64_t cost) except -1:
-        # Numbers must follow on, and stay within the credit: so what can wait here is bounded, whatever the peer does.
-        if head.sequence != self.expected or self.expected < 0 or last < head.sequence or last == 0x7FFFFFFFFFFFFFFF:
-            raise BadFrame(f"{self.peer} sent number {head.sequence}, where {self.expected} should come")
-        if self.received >= self.limit or self.received_bytes - self.told_bytes > WINDOW_BYTES:
-            raise BadFrame(f"{self.peer} sent more than the {self.limit} messages and {WINDOW_BYTES} bytes that it may")
+        if not self.in_order(head.sequence, last):
+            raise BadFrame(
+                f"{self.peer} sent number {head.sequence}, where {self.expected} should come, or more than the {self.limit} "
+                f"messages and {WINDOW_BYTES} bytes that it may"
+            )
         self.expected = last + 1
         self.received += 1
         self.received_bytes += cost
@@ -138,72 +156,8 @@ cdef class Arrival(Origin):
         if 0 < head.extra < <unsigned int>self.window:
             self.window = head.extra
         if not self.give_credit():
-            self.inbox.home.owing = True
+            self.home.owing = True
         return 0
-
-    # The way back
-
-    cdef int took(self, int64_t cost) except -1:
-        self.taken += 1
-        self.taken_bytes += cost
-        if self.due() and not self.give_credit():
-            self.inbox.home.owing = True
-        return 0
-
-    cdef bint due(self) noexcept:
-        # Credit is told in few frames, and soon enough for the publisher not to wait for it.
-        return (self.taken - self.told) * CREDITS_A_WINDOW >= self.window \
-            or (self.taken_bytes - self.told_bytes) * CREDITS_A_WINDOW >= WINDOW_BYTES
-
-    cdef bint give_credit(self) except -1:
-        cdef frame_t frame
-        cdef int64_t limit = self.taken + self.window
-        if not self.open or not self.inbox.home.alive:
-            return True
-        frame = frame_of(self.stream_id, CREDIT, self.taken, limit)
-        try:
-            if not put_frame(self.outlet, &frame, <char *>&self.taken_bytes, 8, NULL, 0):
-                return False
-        except EchomeshError:       # the peer's ring is gone or damaged: its end is noticed elsewhere
-            return True
-        self.told = self.taken
-        self.told_bytes = self.taken_bytes
-        self.limit = limit
-        announce(self.outlet)
-        return True
-
-    cdef int release(self, int64_t token) except -1:
-        if not self.open or self.inbox is None or not self.inbox.home.alive:    # None: the collector was here
-            return 0
-        if self.released or not self.put_back(token):
-            self.released.append(token)
-            self.inbox.home.owing = True
-        return 0
-
-    cdef void drop(self, int64_t token) noexcept:
-        # Of a message that nobody took.
-        try:
-            self.release(token)
-        except BaseException:       # as in a destructor, where there is nobody to tell
-            pass
-
-    cdef bint put_back(self, int64_t token) except -1:
-        # False when there is no room now.
-        cdef frame_t frame = frame_of(self.stream_id, RELEASE, 0, 0)
-        try:
-            if not put_frame(self.outlet, &frame, <char *>&token, 8, NULL, 0):
-                return False
-        except EchomeshError:       # the peer's ring is gone or damaged
-            return True
-        announce(self.outlet)
-        return True
-
-    cdef bint give_back(self) except -1:
-        while self.released and self.open and self.inbox.home.alive:
-            if not self.put_back(self.released[len(self.released) - 1]):
-                return False
-            self.released.pop()
-        return True
 
     def settle(self) -> bool:
         """Writes credit and releases that found no room before; False when there is still none."""
@@ -277,7 +231,7 @@ cdef class Inbox(Awaited):
         return 0
 
     cdef Message message(self, record_t *record):
-        cdef Message made = Message.__new__(Message)
+        cdef Message made = new_message()
         cdef large_t *large
         made.sequence = record.head.sequence
         made.time_ns = record.head.time_ns
@@ -285,16 +239,14 @@ cdef class Inbox(Awaited):
         made.prefix_length = record.head.prefix
         if record.head.kind == LARGE:
             large = <large_t *>(record + 1)
-            made.owner = <object>large.mapping
+            made.owner = new_slice(
+                <Arrival>record.arrival, <object>large.mapping, large.token,
+                <bytes>large.prefix if large.prefix != NULL else b"",
+            )
             Py_XDECREF(large.mapping)   # the record's
-            made.apart = b""
-            if large.prefix != NULL:
-                made.apart = <bytes>large.prefix
-                Py_XDECREF(large.prefix)
+            Py_XDECREF(large.prefix)
             made.start = large.start
             made.size = large.length
-            made.token = large.token
-            made.lent = True
         else:
             if record.length <= INLINE:
                 made.start = made.kept

@@ -11,6 +11,7 @@ cdef class Outlet:
 
 
 cdef class Taker:
+    cdef bint took_quickly(self, char *body, int64_t length) noexcept
     cdef int take(self, char *body, int64_t length) except -1
 
 

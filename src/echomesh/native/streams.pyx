@@ -56,6 +56,10 @@ cdef class Outlet:
 cdef class Taker:
     # Compiled code that takes the data of one stream in place, instead of the table's `on_data`.
 
+    cdef bint took_quickly(self, char *body, int64_t length) noexcept:
+        # The usual, without a way to fail; False leaves it to `take`.
+        return False
+
     cdef int take(self, char *body, int64_t length) except -1:
         return 0
 
@@ -89,7 +93,8 @@ cdef class StreamTable(Sink):
                 found = PyDict_GetItem(self.inbound, stream_id)
                 self.last = <StreamEnd>found if found != NULL else None
             if self.last is not None and self.last.inbound == C_OPEN:
-                self.data(ring, self.last, stream_id, body + 8, length - 8)
+                if self.last.taker is None or not self.last.taker.took_quickly(body + 8, length - 8):
+                    self.data(ring, self.last, stream_id, body + 8, length - 8)
                 return self.paused
         self.event(ring, kind, stream_id, body + 8, length - 8)
         return self.paused
