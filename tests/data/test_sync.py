@@ -246,6 +246,21 @@ def test_two_threads_wait_for_two_subscribers(mesh: Mesh, options: dict[str, Any
     assert counts == {"a": 251, "b": 251}
 
 
+def test_a_thread_that_waits_lets_the_one_that_reads_go_on(mesh: Mesh) -> None:
+    subscriber = mesh.subscribe("t")
+    publisher = mesh.publisher("t")
+    publisher.matched(1, 10)
+    got: list[bytes] = []
+    waiting = threading.Thread(target=lambda: got.append(bytes(subscriber.receive(10))), daemon=True)
+    waiting.start()
+    with publisher._process.streams():  # this thread has the rings now, and what comes waits in them
+        publisher.send(b"one")
+        time.sleep(0.1)  # after which it needs the GIL again
+        assert not got
+    waiting.join(10)
+    assert got == [b"one"]
+
+
 def test_history_comes_first_for_who_joins_later(mesh: Mesh) -> None:
     publisher = mesh.publisher("t", history=3)
     for number in range(10):

@@ -87,7 +87,8 @@ cdef class Sender:
             return
         until = em_now_ns() + COOL_NS
         while target.lent >= hot and em_now_ns() < until:
-            self.reading.read_now(0)
+            if not self.reading.read_now(0):
+                self.reading.lock.await_free()
         self.patience = min(self.patience + 1, MOST_PATIENCE) if target.lent < hot else self.patience - 1
 
     cdef bint pumped(self, Target target) except -1:

@@ -1,8 +1,17 @@
+from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int64_t
 
 from echomesh.native.data_home cimport Awaited, Home
 from echomesh.native.intake cimport Intake
 from echomesh.native.waiter cimport Waiter
+
+
+cdef class Turn:
+    cdef PyThread_type_lock held
+
+    cdef bint taken_at_once(self) noexcept
+    cdef void give(self) noexcept
+    cdef void await_free(self) noexcept
 
 
 cdef class Place:
@@ -18,7 +27,7 @@ cdef class Asked(Awaited):
 cdef class Reading:
     cdef readonly Home home
     cdef readonly object nukleus
-    cdef readonly object lock
+    cdef readonly Turn lock
     cdef readonly dict watching
     cdef readonly int sleepers
     cdef public int64_t generation

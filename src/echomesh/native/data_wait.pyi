@@ -1,16 +1,21 @@
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from echomesh.native.data_home import Home
+
+class Turn:
+    """A lock, for `with`."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 class Reading:
     """The rings of a process, and the threads that wait for them."""
 
     home: Home
     nukleus: Any
-    lock: threading.Lock
+    lock: Turn
     watching: dict[int, tuple[Callable[[], object], asyncio.Future[None]]]
     sleepers: int
     generation: int

@@ -2,12 +2,54 @@
 
 import threading
 
-from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_get_thread_ident,
+    PyThread_release_lock,
+)
 
 from echomesh.native.atomics cimport em_now_ns
 
+cdef extern from "pythread.h" nogil:
+    int PyThread_acquire_lock_timed(PyThread_type_lock lock, long long microseconds, int interruptible)
+
+cdef enum:
+    MOMENT_US = 2000
+
 cdef double TICK_S = 0.25
-cdef double QUEUE_TICK_S = 0.002    # while somebody else reads, or something found no room
+cdef double QUEUE_TICK_S = 0.002    # while something found no room
+
+
+cdef class Turn:
+    """A lock, for `with`."""
+
+    def __cinit__(self):
+        self.held = PyThread_allocate_lock()
+        if self.held == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.held != NULL:
+            PyThread_free_lock(self.held)
+
+    cdef bint taken_at_once(self) noexcept:
+        return PyThread_acquire_lock(self.held, NOWAIT_LOCK)
+
+    cdef void give(self) noexcept:
+        PyThread_release_lock(self.held)
+
+    cdef void await_free(self) noexcept:
+        # For a moment at most; without the GIL, which the one who has it may need to get done.
+        with nogil:
+            if PyThread_acquire_lock_timed(self.held, MOMENT_US, 0):
+                PyThread_release_lock(self.held)
+
+    def __enter__(self):
+        if not self.taken_at_once():
+            with nogil:
+                PyThread_acquire_lock(self.held, WAIT_LOCK)
+
+    def __exit__(self, kind, error, trace):
+        self.give()
 
 
 cdef class Place:
@@ -39,7 +81,7 @@ cdef class Reading:
         self.nukleus = nukleus
         self.home = home
         self.intake = nukleus.intake
-        self.lock = threading.Lock()
+        self.lock = Turn()
         self.watching = {}
         self.places = threading.local()
 
@@ -55,8 +97,8 @@ cdef class Reading:
 
     def rings_known(self) -> int:
         """A number that changes with the rings that are to be waited for; under the lock."""
-        if self.nukleus.changed:
-            self.nukleus.changed = False
+        if self.intake.changed:
+            self.intake.changed = False
             self.generation += 1
         return self.generation
 
@@ -71,13 +113,13 @@ cdef class Reading:
     cdef bint read_now(self, int mine) except -1:
         # Without waiting; False when another thread reads. `mine` is 1 for a thread that counts as a sleeper.
         cdef int64_t done
-        if not self.lock.acquire(False):
+        if not self.lock.taken_at_once():
             return False
         self.home.activity += 1
         try:
             done = self.intake.read_ready()
         finally:
-            self.lock.release()
+            self.lock.give()
         self.after(done, mine)
         return True
 
@@ -119,9 +161,12 @@ cdef class Reading:
                     left = min(left, (deadline - em_now_ns()) * 1e-9)
                     if left <= 0:
                         return False
-                if not read or self.home.owing:
+                if not read:
+                    self.lock.await_free()
+                    continue
+                if self.home.owing:
                     left = min(left, QUEUE_TICK_S)
-                if place.generation != self.generation or self.nukleus.changed:
+                if place.generation != self.generation or self.intake.changed:
                     self.rewatch(place)
                 if place.waiter.next(left, spin) == place.commands:
                     self.work()

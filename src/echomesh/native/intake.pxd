@@ -12,6 +12,7 @@ cdef class Source:
 cdef class Intake:
     cdef readonly dict inlets
     cdef readonly Source reading
+    cdef public bint changed
     cdef object frames
 
     cpdef int64_t read(self, Source inlet) except -1

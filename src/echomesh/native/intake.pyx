@@ -15,11 +15,15 @@ cdef class Source:
 
 
 cdef class Intake:
-    """All rings that are read. A derived class says what becomes of one that turns out to be `damaged`."""
+    """All rings that are read. A derived class says what becomes of one that turns out to be `damaged`.
+
+    `changed` is set when other rings than before are to be waited for; whoever waits clears it.
+    """
 
     def __init__(self, frames):
         self.inlets = {}
         self.frames = frames
+        self.changed = True
 
     cpdef int64_t read(self, Source inlet) except -1:
         """Gives a turn's worth of events to their streams, and tells how many."""

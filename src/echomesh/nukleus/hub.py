@@ -36,8 +36,6 @@ class Hub(Intake):
         self._paused: dict[str, set[RingOutlet]] = {}
         self.full: set[RingOutlet] = set()
         """Outlets in which somebody waits for room."""
-        self.changed = True
-        """Set when other rings than before are to be waited for; whoever waits clears it."""
 
     def capture(self, source: str) -> None:
         """Makes the ring of a source, or takes over the one that is there, and reads it."""
@@ -222,7 +220,7 @@ class Hub(Intake):
         return [(outlet.ring, outlet.wanted) for outlet in self.full]
 
     def damaged(self, inlet: Inlet, why: object) -> None:
-        """A ring can't be read. Nothing behind the damage can be told from noise: it is replaced, its streams are reset."""
+        """Replaces a ring that can't be read: nothing behind the damage is to be trusted. Its streams are reset."""
         name = inlet.peer.name
         _log.warning("the ring from %s is damaged and replaced: %s", name, why)
         self._count("damaged rings")

@@ -158,21 +158,12 @@ class Nukleus:
 
     @property
     def intake(self) -> Intake:
-        """The rings that are read; for loops of one's own in compiled code."""
+        """What reads the rings; for loops of one's own. Its `changed` says that there may be others than before."""
         return self._hub
 
     def rings(self) -> list[Ring]:
         """What to wait for: the rings that can be read now, and that of the commands last."""
         return [*(inlet.ring for inlet in self._hub.readable()), self._control.commands]
-
-    @property
-    def changed(self) -> bool:
-        """Whether there may be other rings to wait for than before; whoever asks for them clears it."""
-        return self._hub.changed
-
-    @changed.setter
-    def changed(self, changed: bool) -> None:
-        self._hub.changed = changed
 
     def _tick_if_due(self) -> None:
         now = time.monotonic()
