@@ -13,7 +13,7 @@ import pytest
 
 from echomesh.log import LogOptions, LogReader, TopicLog
 from tests.log.support import events_of
-from tests.log.writer_process import TOPICS, event, number_of
+from tests.log.writer_process import TOPICS, event, number_of, topics_of
 from tests.support.counts import count
 from tests.support.repository import ROOT
 
@@ -66,15 +66,16 @@ def run_and_kill(directory: Path, start: int, life_s: float, *options: str) -> d
 
 @pytest.mark.parametrize(
     ("options", "life_s", "quick", "full"),
-    [([], 0.15, 25, 500), (["convert"], 1.0, 4, 100)],
-    ids=["appends", "converts"],
+    [([], 0.15, 25, 500), (["many"], 0.4, 8, 200), (["convert"], 1.0, 4, 100)],
+    ids=["appends", "appends to many topics", "converts"],
 )
 def test_a_killed_writer_loses_nothing_that_it_acknowledged_and_readers_saw_nothing_that_vanished(
     tmp_path: Path, options: list[str], life_s: float, quick: int, full: int
 ) -> None:
     chosen = random.Random(3)
+    topics = topics_of(options)
     with TopicLog(tmp_path) as log:
-        for t in range(TOPICS):
+        for t in range(topics):
             log.append(f"t{t}", event(-1, 0))
     followers = [Follower(tmp_path, f"t{t}") for t in range(TOPICS)]
     for follower in followers:
@@ -84,21 +85,23 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged_and_readers_saw_noth
     for round in range(rounds):
         acknowledged |= run_and_kill(tmp_path, round * 1_000_000, chosen.uniform(0.0, life_s), *options)
     with LogReader(tmp_path) as reader:
-        still = {t: events_of(reader.topic(f"t{t}")) for t in range(TOPICS)}
+        still = {t: events_of(reader.topic(f"t{t}")) for t in range(topics)}
     for t, follower in enumerate(followers):
         follower.stop_at(len(still[t]))
         assert follower.error is None
     assert len(acknowledged) > rounds
     with TopicLog(tmp_path, LogOptions(parquet_after_s=0.0, duplicate_bytes=0, background=False)) as log:
-        if options:
+        if "convert" in options:
             log.core.keeper.care()
             assert not list(tmp_path.rglob("*.new"))
             assert list(tmp_path.rglob("*.parquet"))
-        for t in range(TOPICS):
+        for t, follower in enumerate(followers):
+            assert still[t] == follower.seen
+        numbers = {}
+        for t in range(topics):
             found = events_of(log.reader().topic(f"t{t}"))
-            assert found == still[t] == followers[t].seen
-            numbers = [number_of(event) for event in found]
-            assert numbers == sorted(set(numbers)), "in order, once"
-            for number, offset in acknowledged.items():
-                if number % TOPICS == t:
-                    assert numbers[offset] == number
+            assert found == still[t]
+            numbers[t] = [number_of(event) for event in found]
+            assert numbers[t] == sorted(set(numbers[t])), "in order, once"
+        for number, offset in acknowledged.items():
+            assert numbers[number % topics][offset] == number

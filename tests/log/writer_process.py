@@ -1,7 +1,7 @@
 """A writer to be killed: appends numbered events, and says on stdout which ones were acknowledged.
 
 With `convert` its segments become Parquet files as soon as they are full, and it looks after its indexes without
-a pause.
+a pause. With `many` its events are small and go to many topics, so that they are copied before their commit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from echomesh.events import Event
 from echomesh.log import AsyncTopicLog, LogOptions, upkeep
 
 TOPICS = 3
+MANY = 200
 
 
 def event(number: int, size: int) -> bytes:
@@ -26,7 +27,13 @@ def number_of(encoded: bytes) -> int:
     return int(Event.decode(encoded).id)
 
 
-async def main(directory: str, start: int, convert: bool) -> None:
+def topics_of(options: list[str]) -> int:
+    """How many topics such a writer has."""
+    return MANY if "many" in options else TOPICS
+
+
+async def main(directory: str, start: int, choices: list[str]) -> None:
+    convert, many, topics = "convert" in choices, "many" in choices, topics_of(choices)
     options = LogOptions(
         segment_bytes=1 << 16,
         journal_bytes=1 << 18,
@@ -42,13 +49,13 @@ async def main(directory: str, start: int, convert: bool) -> None:
     os.write(1, b"open\n")
 
     async def one(mine: int) -> None:
-        size = 20 if mine % 50 else 70_000
-        offset = await log.append(f"t{mine % TOPICS}", event(mine, size))
+        size = 20 if mine % 50 or many else 70_000
+        offset = await log.append(f"t{mine % topics}", event(mine, size))
         os.write(1, b"%d %d\n" % (mine, offset))
 
     tasks: set[asyncio.Task[None]] = set()
     while True:
-        while len(tasks) < 32:
+        while len(tasks) < (256 if many else 32):
             tasks.add(asyncio.ensure_future(one(number)))
             number += 1
         done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -57,4 +64,4 @@ async def main(directory: str, start: int, convert: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), "convert" in sys.argv[3:]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from echomesh.native.log_fill cimport pthread_mutex_t
 from echomesh.native.log_frame cimport frame_t, write_t
 from echomesh.native.log_journal cimport Journal
 from echomesh.native.log_maps cimport Maps
@@ -12,7 +13,8 @@ cdef enum:
 
 
 cdef class Ahead(Journal):
-    cdef Maps maps                  # the leader's
+    cdef Maps maps
+    cdef pthread_mutex_t maps_lock  # who has it may use the maps; it is never waited for with `lock`
     cdef bint many                  # the last commit went to many segments
     cdef readonly int64_t copied_ahead      # writes so far
     cdef int ahead_fd
@@ -21,5 +23,8 @@ cdef class Ahead(Journal):
 
     cdef int open_ahead(self) noexcept nogil
     cdef bint copy_ahead(self) noexcept nogil
+    cdef void copy_beside(self) noexcept nogil
+    cdef bint grant_wishes(self) noexcept nogil
     cdef void forget_ahead(self) noexcept nogil
     cdef int copy_rest(self, frame_t *f) noexcept nogil
+    cdef int copy_behind(self, frame_t *f) noexcept nogil

@@ -204,6 +204,9 @@ cdef class Appends(Answers):
             self.passing = False
         if self.line_bytes:
             self.advance()
+        if self.commits.many:
+            with nogil:
+                self.commits.copy_beside()
         if self.waiting == 1 and not self.kicking:
             # Perhaps the only one: see `_kick`.
             self.kicking = True

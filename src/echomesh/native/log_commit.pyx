@@ -131,7 +131,10 @@ cdef class Commits(Pushes):
         # they do, or half of it is done meanwhile; when it is quicker, two half-full frames, one filling while the other
         # is committed, get more done.
         cdef int64_t coming = self.answered, wait_ns = TURN_NS
-        cdef bint overlap = not self.many and self.push_ns < self.turn_ns * (coming + self.filling.count)
+        cdef bint overlap = (
+            (not self.many or 2 * self.filling.ahead >= self.filling.write_count)
+            and self.push_ns < self.turn_ns * (coming + self.filling.count)
+        )
         if overlap:
             wait_ns = min(max(self.push_ns, LEAST_TURN_NS), TURN_NS)
         # While the loop is at those of the commit before, more come into this frame at every moment.
@@ -266,6 +269,7 @@ cdef class Commits(Pushes):
         cdef int64_t first, last
         # Nobody may append before the topics are rolled back.
         self.refusal = error
+        pthread_mutex_lock(&self.maps_lock)     # the loop may be copying what is given up
         pthread_mutex_lock(&self.lock)
         frame_free(self.busy)
         self.busy = NULL
@@ -274,6 +278,7 @@ cdef class Commits(Pushes):
         self.ticket += 1
         self.filling.ticket = self.ticket
         pthread_mutex_unlock(&self.lock)
+        pthread_mutex_unlock(&self.maps_lock)
         refusal = self.on_failure(first, last, error)
         self.failed_ticket = last
         self.refusal = refusal

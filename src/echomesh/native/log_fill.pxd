@@ -25,6 +25,7 @@ cdef extern from "pthread.h" nogil:
     int pthread_mutexattr_destroy(pthread_mutexattr_t *)
     int pthread_mutex_init(pthread_mutex_t *, void *)
     int pthread_mutex_destroy(pthread_mutex_t *)
+    int pthread_mutex_trylock(pthread_mutex_t *)
     int pthread_mutex_lock(pthread_mutex_t *)
     int pthread_mutex_unlock(pthread_mutex_t *)
     int pthread_cond_init(pthread_cond_t *, void *)
@@ -68,6 +69,7 @@ cdef class Filling:
     cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash)
     cdef object failure(self, int code)
     cdef frame_t *take_unused(self) noexcept nogil
+    cdef void await_dirty(self, double timeout) noexcept nogil
     cdef void tell(self) noexcept nogil
 
 cdef enum:

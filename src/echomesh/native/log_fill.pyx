@@ -59,7 +59,7 @@ cdef class Filling:
         self.ticket = 1
         self.frame_limit = frame_limit
         self.kept_limit = kept_limit
-        self.kept_soft = kept_limit // 4
+        self.kept_soft = kept_limit // 2
         self.apart_over = apart_over
         self.filling = frame_new()
         self.loose = frame_new()
@@ -236,19 +236,23 @@ cdef class Filling:
 
     def wait_for_care(self, double timeout) -> bool:
         """Waits until a next journal file should be made, or segments synced; True when they should be at once."""
-        cdef timespec until = after(timeout)
         cdef bint wanted
         cdef frame_t *unused
         with nogil:
             pthread_mutex_lock(&self.lock)
             if not self.wants_care and not self.wants_journal and not self.stopping:
-                pthread_cond_timedwait(&self.dirty, &self.lock, &until)
+                self.await_dirty(timeout)
             wanted = self.wants_care
             self.wants_care = self.wants_journal = False
             unused = self.take_unused()
             pthread_mutex_unlock(&self.lock)
             free_all(unused)
         return wanted
+
+    cdef void await_dirty(self, double timeout) noexcept nogil:
+        # With the lock.
+        cdef timespec until = after(timeout)
+        pthread_cond_timedwait(&self.dirty, &self.lock, &until)
 
     cdef frame_t *take_unused(self) noexcept nogil:
         # With the lock: half of the frames that nobody has needed since the last time.
@@ -293,6 +297,8 @@ cdef class Filling:
                     left = f
             if self.kept_first == NULL:
                 self.kept_last = NULL
+            if self.kept_bytes <= self.kept_soft:
+                self.wants_care = False     # what called for it while it was under way is done
             pthread_cond_broadcast(&self.changed)
             pthread_mutex_unlock(&self.lock)
             self.tell()
