@@ -12,6 +12,9 @@ from bench.harness.rounds import Patience, Say
 from bench.harness.rows import Row, compare
 
 
+TRIES = 2
+
+
 @dataclass
 class Figures:
     """What was measured: for each repetition a figure by name."""
@@ -56,7 +59,7 @@ Measurement = Callable[[], float | Mapping[str, float]]
 
 
 def bouts(measurements: Mapping[str, Measurement], repetitions: int, patience: Patience, say: Say) -> Figures:
-    """Takes all measurements `repetitions` times. One that fails is noted, and not tried again.
+    """Takes all measurements `repetitions` times. One that fails is noted; one that failed twice is not tried again.
 
     A measurement gives a figure, or several by names of their own; a failure is noted under the measurement's name.
     """
@@ -69,14 +72,14 @@ def bouts(measurements: Mapping[str, Measurement], repetitions: int, patience: P
         found: dict[str, float] = {}
         for name in order:
             say(f"{name} ({repetition + 1} of {repetitions})")
-            if name in figures.failures:
+            if len(figures.failures.get(name, [])) == TRIES:
                 continue
             load = OtherLoad()
             try:
                 measured = measurements[name]()
                 found.update(measured if isinstance(measured, Mapping) else {name: measured})
             except MeasurementFailed as failure:
-                figures.failures.setdefault(name, []).append(str(failure))
+                figures.failures.setdefault(name, []).append(f"{failure} (repetition {repetition + 1})")
             figures.loads.append(load.cpus())
         figures.rounds.append(found)
     return figures

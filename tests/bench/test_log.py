@@ -110,7 +110,7 @@ def test_a_function_runs_in_a_process_of_its_own() -> None:
         waiting.wait_ready()  # and is stopped though it never went on
 
 
-def test_figures_are_paired_by_repetition_and_failures_are_noted_once() -> None:
+def test_figures_are_paired_by_repetition_and_what_fails_twice_is_not_tried_again() -> None:
     counts = iter(range(1, 10))
     said: list[str] = []
 
@@ -124,5 +124,6 @@ def test_figures_are_paired_by_repetition_and_failures_are_noted_once() -> None:
     doubled = figures.row("case", "ours", "peer", unit="/s", theirs=lambda found: 2 * found["peer"])
     assert doubled.ratio == 0.5
     absent = figures.row("case", "ours", "broken", unit="/s")
-    assert (absent.ours, absent.repetitions, absent.notes) == (None, 0, ["no such server"])
+    noted = ["no such server (repetition 1)", "no such server (repetition 2)"]
+    assert (absent.ours, absent.repetitions, absent.notes) == (None, 0, noted)
     assert len(said) == 9
