@@ -11,7 +11,6 @@ from bench.harness.pairs import MeasurementFailed
 from bench.harness.rounds import Patience, Say
 from bench.harness.rows import Row, compare
 
-
 TRIES = 2
 
 

@@ -26,8 +26,8 @@ from echomesh.topics import parse_topic
 SMALL_BYTES: Final = 8 << 10
 """From here on a message goes through the pool: copying it out of a ring, and zeroing that, would cost more."""
 
-JOINING_S: Final = 0.025
-"""Subscribers are joined to a new publisher one after the other, each in a few milliseconds."""
+JOINING_S: Final = 0.25
+"""Subscribers are joined to a new publisher one after the other: each in milliseconds, on a busy machine later."""
 
 OPEN: Final = 0
 CLOSED: Final = 1
@@ -86,7 +86,6 @@ class Outgoing(Sender):
         self._unreachable: set[bytes] = set()
         self._past: Counter[Reason] = Counter()
         self._past_delivered = 0
-        self._joined_at = 0.0
         self._error: DataError | None = None
         if choices.history:
             self.history = deque(maxlen=choices.history)
@@ -132,7 +131,6 @@ class Outgoing(Sender):
         line = Line(self.home, self._process.outlet(stream.peer), stream.outbound_id, peer, self.choices)
         with self._guard:
             self._streams[stream] = line
-            self._joined_at = time.monotonic()
             stream.taker = line
             line.greet(self.id, self.topic, [Entry(*before) for before in self.join(line)])
             self._share_pool()
@@ -326,10 +324,9 @@ class Outgoing(Sender):
             self.refuse()
         return self.matched_now >= count
 
-    @property
-    def young_s(self) -> float:
-        """For how long more it may be that subscribers which were there before it are still joined to it."""
-        return self._joined_at + JOINING_S - time.monotonic()
+    def has_joined(self) -> bool:
+        """Whether all subscribers that the participant has told of are sent to."""
+        return not self._unreachable and self.matched_now >= len(self._claims)
 
     @property
     def matched_now(self) -> int:

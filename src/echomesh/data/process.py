@@ -76,6 +76,8 @@ class Process(Reading):
         self._armed = -1
         self._segments = iter(range(1, 1 << 31))
         self._activity = 0
+        self._rung = False
+        self._pausing: asyncio.Future[None] | None = None
         self._stopping = False
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="echomesh-data", daemon=True)
@@ -97,17 +99,18 @@ class Process(Reading):
 
     async def _main(self, started: threading.Event) -> None:
         self.loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
         started.set()
-        bell, heard = self.nukleus.bell, False
+        bell, heard, due = self.nukleus.bell, False, 0.0
         while not self._stopping:
-            self._rung.clear()
-            self.work()
+            self._rung = False
             others = self._others_read()
+            if not others or self.nukleus.commanded or self.loop.time() >= due:
+                due = self.loop.time() + _TICK_S
+                self.work()
             if heard and others:
                 self.loop.remove_reader(bell.fileno())
             elif not heard and not others:
-                self.loop.add_reader(bell.fileno(), self._rung.set)
+                self.loop.add_reader(bell.fileno(), self._ring)
             heard = not others
             if (heard or self.watching) and self._arm() and heard:
                 await asyncio.sleep(0)
@@ -115,10 +118,23 @@ class Process(Reading):
             limit = _BUSY_TICK_S if others else _TICK_S
             if self._queues() or (heard and self._waiter.polls):
                 limit = _QUEUE_TICK_S
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._rung.wait(), limit)
+            await self._pause(limit)
             if heard:
                 bell.silence()
+
+    def _ring(self) -> None:
+        self._rung = True
+        if self._pausing is not None:
+            _resolve(self._pausing)
+
+    async def _pause(self, limit: float) -> None:
+        # Until it is rung. Without a task for it, which would be most of what a turn costs.
+        if not self._rung:
+            self._pausing = self.loop.create_future()
+            timer = self.loop.call_later(limit, _resolve, self._pausing)
+            await self._pausing
+            self._pausing = None
+            timer.cancel()
 
     def _others_read(self) -> bool:
         # Threads that wait for the bell, or were here a moment ago, read the rings; this thread keeps out of their way.
@@ -126,7 +142,9 @@ class Process(Reading):
         return bool(self.sleepers or self.watching) or before != self._activity
 
     def _queues(self) -> bool:
-        return self.home.owing or bool([end for end in list(self.ends) if not end.resume()])
+        if self.home.owing or self.home.lagging:
+            self.resume()
+        return self.home.lagging
 
     def _arm(self) -> bool:
         # True when there is something to do now, else the bell's FIFO tells when there is.
@@ -215,7 +233,7 @@ class Process(Reading):
         if not self._arm():
             return False
         if self.nukleus.rings()[-1].readable():
-            self.soon(self._rung.set)
+            self.soon(self._ring)
         return True
 
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -309,7 +327,7 @@ class Process(Reading):
         if not self.home.alive:
             return
         self._stopping = True
-        self.soon(self._rung.set)
+        self.soon(self._ring)
         self._thread.join()
         self.home.alive = False
         self.nukleus.close()

@@ -161,6 +161,11 @@ class Nukleus:
         """What reads the rings; for loops of one's own. Its `changed` says that there may be others than before."""
         return self._hub
 
+    @property
+    def commanded(self) -> bool:
+        """Whether a command waits."""
+        return self._control.commands.readable()
+
     def rings(self) -> list[Ring]:
         """What to wait for: the rings that can be read now, and that of the commands last."""
         return [*(inlet.ring for inlet in self._hub.readable()), self._control.commands]
