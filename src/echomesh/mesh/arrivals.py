@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ class Arrivals:
         self.core = core
         self.ranges = OriginRanges(core.state, core.log.log_id)
         self._last: dict[Key, Pending] = {}
+        self._flying: Counter[tuple[str, str]] = Counter()
+        self._ends: dict[tuple[str, str], int] = {}
         self._grown: dict[tuple[str, str], None] = {}
         """Topics that got something over a bridge."""
 
@@ -66,6 +69,7 @@ class Arrivals:
         if missing:
             core.ways.came(body.origin, list(body.bridge_servers))
             pending = self._append(body, topic, missing)
+            self._flying[body.environment, topic] += 1
             # From here on they count as taken, so that the same events from elsewhere are not appended twice.
             for first, end in missing:
                 ranges.claim(*key, first, end - first)
@@ -75,6 +79,20 @@ class Arrivals:
             core.when_done(self._last[key], settled)
         else:
             kept(True, None)
+
+    def settled_up_to(self, environment: str, topic: str) -> int | None:
+        """While events are on their way from a bridge to the disk: behind the last one before them that links know of.
+
+        A link that read further would only find what it is about to be told. Otherwise None.
+        """
+        return self._ends.get((environment, topic), 0) if (environment, topic) in self._flying else None
+
+    def _landed(self, environment: str, topic: str, behind: int) -> None:
+        key = environment, topic
+        self._ends[key] = max(self._ends.get(key, 0), behind)
+        self._flying[key] -= 1
+        if not self._flying[key]:
+            del self._flying[key], self._ends[key]
 
     def _append(self, body: Forward, topic: str, missing: list[tuple[int, int]]) -> Pending:
         events: list[bytes] = []
@@ -110,6 +128,7 @@ class Arrivals:
         except EchomeshError:
             for first, end in missing:
                 self.ranges.release(*key, first, end - first)
+            self._landed(environment, topic, 0)
         else:
             taken: list[int] = offsets if isinstance(offsets, list) else []
             behind = max(taken, default=-1) + 1
@@ -118,8 +137,9 @@ class Arrivals:
             if body.since is not None and 0 <= body.since < body.offset:
                 self.ranges.cover(*key, body.since, body.offset)
             self._grown[environment, topic] = None
+            self._landed(environment, topic, behind)
             came(environment, topic, taken)
-            self.core.grew(environment, topic)
+        self.core.grew(environment, topic)
         if self._last.get(key) is pending:
             del self._last[key]
         settled(pending)

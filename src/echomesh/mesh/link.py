@@ -140,8 +140,12 @@ class Link:
     def _send(self, key: Topic) -> bool:
         out, log = self._out[key], self.core.log
         environment, topic = key
+        settled = self.core.arrivals.settled_up_to(environment, topic)
+        most = MOST_EVENTS if settled is None else min(MOST_EVENTS, settled - out.next)
+        if most <= 0:
+            return False  # `grew` comes when there is more
         try:
-            records = log.read(environment, topic, out.next, max_bytes=BATCH_BYTES, max_records=MOST_EVENTS)
+            records = log.read(environment, topic, out.next, max_bytes=BATCH_BYTES, max_records=most)
         except (OffsetsLost, LogCorrupt) as lost:
             self._skip(key, out, lost.last + 1)
             return True
