@@ -22,6 +22,7 @@ from echomesh.spark.plan import Part, parts
 from echomesh.spark.source import reach, read
 from tests.spark.node import NodeProcess
 from tests.spark.support import Clock, drain, opened, rows, stream
+from tests.support.counts import full_only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,6 +205,7 @@ def _drained(frame: Any, place: Path) -> Any:
         return error
 
 
+@full_only
 def test_a_query_notices_nothing_when_its_segments_become_parquet(
     spark: SparkSession, log: Path, tmp_path: Path
 ) -> None:

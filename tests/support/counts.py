@@ -10,9 +10,9 @@ import pytest
 FULL = os.environ.get("ECHOMESH_TEST_FULL", "") not in ("", "0")
 
 full_only = pytest.mark.skipif(
-    not FULL, reason="Sparks of their own that are started one after the other take minutes: in make test-full"
+    not FULL, reason="takes Spark long, and another test shows the most of it: in make test-full"
 )
-"""For a cluster, Spark Connect, and what the city shows in `make test`: a killed driver and node, no Java."""
+"""For a cluster, Spark Connect, what the city shows in `make test` (a killed driver and node, no Java) and the like."""
 
 
 @dataclass(frozen=True)

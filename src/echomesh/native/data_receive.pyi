@@ -1,22 +1,18 @@
 import os
 from collections.abc import Iterator
 
+from echomesh.native.data_account import Account
 from echomesh.native.data_home import Awaited, Home
-from echomesh.native.data_message import Message, Origin
+from echomesh.native.data_message import Message
 from echomesh.native.data_wait import Reading
 from echomesh.native.streams import Outlet
 
-class Arrival(Origin):
+class Arrival(Account):
     """One stream from a publisher."""
 
-    stream_id: int
     peer: str
-    window: int
     expected: int
     received: int
-    taken: int
-    limit: int
-    open: bool
     def __init__(
         self, inbox: Inbox, outlet: Outlet, stream_id: int, peer: str, pool_directory: str | os.PathLike[str]
     ) -> None: ...

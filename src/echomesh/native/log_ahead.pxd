@@ -24,6 +24,7 @@ cdef class Ahead(Journal):
     cdef int open_ahead(self) noexcept nogil
     cdef bint copy_ahead(self) noexcept nogil
     cdef void copy_beside(self) noexcept nogil
+    cdef void await_dirty(self, double timeout) noexcept nogil
     cdef bint grant_wishes(self) noexcept nogil
     cdef void forget_ahead(self) noexcept nogil
     cdef int copy_rest(self, frame_t *f) noexcept nogil

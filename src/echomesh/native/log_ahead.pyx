@@ -12,7 +12,7 @@ from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, mun
 
 from echomesh.native.atomics cimport em_now_ns
 from echomesh.native.log_fill cimport (
-    after, pthread_cond_timedwait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_trylock,
+    after, free_all, pthread_cond_timedwait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_trylock,
     pthread_mutex_unlock, timespec,
 )
 from echomesh.native.log_frame cimport frame_t, write_t
@@ -100,6 +100,21 @@ cdef class Ahead(Journal):
         while self.many and self.busy != NULL and self.copy_ahead():
             pass
         pthread_mutex_unlock(&self.lock)
+
+    def wait_for_care(self, double timeout) -> bool:
+        """Waits until a next journal file should be made, or segments synced; True when they should be at once."""
+        cdef bint wanted
+        cdef frame_t *unused
+        with nogil:
+            pthread_mutex_lock(&self.lock)
+            if not self.wants_care and not self.wants_journal and not self.stopping:
+                self.await_dirty(timeout)
+            wanted = self.wants_care
+            self.wants_care = self.wants_journal = False
+            unused = self.take_unused()
+            pthread_mutex_unlock(&self.lock)
+            free_all(unused)
+        return wanted
 
     cdef void await_dirty(self, double timeout) noexcept nogil:
         # With the lock. Where commits go to many segments, this thread makes the pages for those that come next.

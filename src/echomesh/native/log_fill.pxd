@@ -69,7 +69,6 @@ cdef class Filling:
     cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash)
     cdef object failure(self, int code)
     cdef frame_t *take_unused(self) noexcept nogil
-    cdef void await_dirty(self, double timeout) noexcept nogil
     cdef void tell(self) noexcept nogil
 
 cdef enum:
@@ -81,3 +80,4 @@ cdef enum:
     RAISED = -3
 
 cdef timespec after(double seconds) noexcept nogil
+cdef void free_all(frame_t *f) noexcept nogil

@@ -234,26 +234,6 @@ cdef class Filling:
             pthread_cond_timedwait(&self.changed, &self.lock, &until)
             pthread_mutex_unlock(&self.lock)
 
-    def wait_for_care(self, double timeout) -> bool:
-        """Waits until a next journal file should be made, or segments synced; True when they should be at once."""
-        cdef bint wanted
-        cdef frame_t *unused
-        with nogil:
-            pthread_mutex_lock(&self.lock)
-            if not self.wants_care and not self.wants_journal and not self.stopping:
-                self.await_dirty(timeout)
-            wanted = self.wants_care
-            self.wants_care = self.wants_journal = False
-            unused = self.take_unused()
-            pthread_mutex_unlock(&self.lock)
-            free_all(unused)
-        return wanted
-
-    cdef void await_dirty(self, double timeout) noexcept nogil:
-        # With the lock.
-        cdef timespec until = after(timeout)
-        pthread_cond_timedwait(&self.dirty, &self.lock, &until)
-
     cdef frame_t *take_unused(self) noexcept nogil:
         # With the lock: half of the frames that nobody has needed since the last time.
         cdef int64_t upto = self.spare_bytes - self.spare_least // 2

@@ -19,6 +19,7 @@ from echomesh.spark.tables import open_table
 from tests.spark.ready import expected
 from tests.spark.ready.city import City, Seen, events_in
 from tests.spark.ready.running import finish, in_batches
+from tests.support.counts import full_only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,7 @@ def test_latest_has_the_last_event_of_each_subject_for_every_reader(spark: Spark
         assert len({event.id for event in events}) == len(events)
 
 
+@full_only
 def test_latest_by_a_place_in_the_payload_goes_on_from_its_table(spark: SparkSession, city: City) -> None:
     pipeline = in_batches(latest.make(latest.Options(topics="shops/**", key="$.customer", table="customers")))
     finish(pipeline, city.data)
