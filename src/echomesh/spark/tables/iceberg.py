@@ -7,6 +7,7 @@ puts writer and epoch among the table's properties together with the files.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -47,6 +48,9 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "20",
 }
 _TRIES: Final = 10
+# The threads in which pyiceberg looks at manifests share an evaluator that keeps in itself which one it is at: with two
+# of them an overwrite may miss a file that it is to delete. It is read when the first executor is made.
+os.environ.setdefault("PYICEBERG_MAX_WORKERS", "1")
 _LOST: Final = (CommitFailedException, IntegrityError, OperationalError)
 
 
