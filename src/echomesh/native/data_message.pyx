@@ -74,8 +74,11 @@ cdef class Slice:
     # A place in a pool; with it the place is given back.
 
     def __dealloc__(self):
-        self.origin.release(self.token)
+        if self.origin is not None:     # else it was not made by `new_slice`
+            self.origin.release(self.token)
 
+
+# From another module `__new__` goes through the type's slots: these save that.
 
 cdef Message new_message():
     return Message.__new__(Message)

@@ -35,9 +35,10 @@ cdef class Target(Taker):
 
     @slow.setter
     def slow(self, bint slow):
-        self.lags = slow
         if slow:
             self.lag()
+        else:
+            self.lags = False
 
     def close(self) -> None:
         """The stream is gone, and what it had of the pool is free."""

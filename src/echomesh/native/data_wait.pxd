@@ -30,7 +30,7 @@ cdef class Reading:
     cdef readonly Turn lock
     cdef readonly dict watching
     cdef readonly int sleepers
-    cdef public int64_t generation
+    cdef readonly int64_t generation
     cdef Intake intake
     cdef int64_t credited
     cdef object places
