@@ -176,8 +176,12 @@ class _Link(ABC, Generic[Talk, Told]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         # Whatever ended it, nobody may wait for it in vain.
         error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._fail(error if isinstance(error, DataError) else NoParticipant(f"{type(error).__name__}: {error}"))
+        if isinstance(error, DataError):
+            self._fail(error)
+        elif error is not None:
+            failure = NoParticipant(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._fail(failure)
 
     def _fail(self, error: DataError) -> None:
         if self._accepted is not None and not self._accepted.done():

@@ -7,7 +7,7 @@ from echomesh.errors import DamagedError
 from echomesh.native.ring_core cimport ring_readable
 
 cdef enum:
-    FRAMES_A_TURN = 128
+    FRAMES_A_TURN = 256
 
 
 cdef class Source:

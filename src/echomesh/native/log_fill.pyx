@@ -59,7 +59,7 @@ cdef class Filling:
         self.ticket = 1
         self.frame_limit = frame_limit
         self.kept_limit = kept_limit
-        self.kept_soft = kept_limit // 2
+        self.kept_soft = kept_limit // 2    # few syncs, and room for what is appended during one
         self.apart_over = apart_over
         self.filling = frame_new()
         self.loose = frame_new()

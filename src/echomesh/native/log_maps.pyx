@@ -34,7 +34,8 @@ cdef enum:
 
 
 cdef void grant(char *start) noexcept nogil:
-    # The pages will be there, and writable, if they can be; else the copy says why they can't.
+    # The pages will be there, and writable, if they can be; else the copy says why they can't. No byte changes: should the
+    # map have made room for another one meanwhile, that one has some pages early.
     madvise(start, AT_ONCE, POPULATE_WRITE)
 
 

@@ -30,7 +30,6 @@ class StreamTable:
     outlet: Any
     paused: bool
     def __init__(self, on_data: Callable[[Any, memoryview], None]) -> None: ...
-    def read(self, ring: Ring, limit: int) -> int: ...
 
 class StreamEnd:
     """Our end of one connection with a peer."""

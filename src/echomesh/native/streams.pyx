@@ -67,18 +67,14 @@ cdef class Taker:
 cdef class StreamTable(Sink):
     """The streams that come in from one peer, by id.
 
-    `read` gives the data of open ones to `on_data(stream, view)` and all other events to `receive(kind, id, view)`; what
-    `on_data` raises goes to `failed(id, error)`. A stream with a `taker` has its data taken by that. A true `paused` ends
-    the reading.
+    As a sink of the peer's ring it gives the data of open ones to `on_data(stream, view)` and all other events to
+    `receive(kind, id, view)`; what `on_data` raises goes to `failed(id, error)`. A stream with a `taker` has its data taken by
+    that. A true `paused` ends the reading.
     """
 
     def __init__(self, on_data):
         self.inbound = {}
         self.on_data = on_data
-
-    def read(self, Ring ring not None, int64_t limit) -> int:
-        """Takes up to `limit` events from the ring, and tells how many."""
-        return ring.deliver(None, self, limit)
 
     cdef bint take(self, Ring ring, int32_t kind, char *body, int64_t length) except -1:
         cdef int64_t stream_id = 0

@@ -147,18 +147,12 @@ class Nukleus:
             done += self._hub.read(inlet)
         return done
 
-    def read(self) -> int:
-        """Reads what is there of streams, without waiting, and tells how many events that were; for loops of one's own.
-
-        Commands, and what is due from time to time, are for `work`.
-        """
-        if not self._owner.held:
-            self._check_ours()
-        return self._hub.read_ready()
-
     @property
     def intake(self) -> Intake:
-        """What reads the rings; for loops of one's own. Its `changed` says that there may be others than before."""
+        """What reads the streams' rings, without commands and what is due; for loops of one's own.
+
+        Its `changed` says that there may be others to wait for than before.
+        """
         return self._hub
 
     @property

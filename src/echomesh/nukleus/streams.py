@@ -128,7 +128,7 @@ class Stream(native.StreamEnd):
 class PeerStreams(native.StreamTable):
     """All streams with one peer.
 
-    `read` is the way in, from the peer's ring, and `outlet` the way out. While `paused` nothing more is read: a frame
+    It is the sink of the peer's ring, and `outlet` the way out. While `paused` nothing more is read: a frame
     to some outlet found no room.
     """
 
@@ -154,7 +154,7 @@ class PeerStreams(native.StreamTable):
     def receive(self, kind: int, stream_id: int, payload: memoryview) -> bool:
         """One event of the peer's; True when reading should stop behind it.
 
-        `read` gives the data of open streams to the handler by itself, and comes here with all else.
+        The data of open streams goes to the handler without this; all else comes here.
         """
         stream = self.inbound.get(stream_id)
         try:
