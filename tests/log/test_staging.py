@@ -90,6 +90,19 @@ def test_an_aborted_epoch_leaves_nothing(tmp_path: Path) -> None:
         assert not list((tmp_path / "staging").iterdir())
 
 
+def test_a_run_that_was_aborted_stages_nothing_more(tmp_path: Path) -> None:
+    with TopicLog(tmp_path, small()) as log:
+        late = log.stage("w", 0, "r1")
+        late.add("t", b"row")
+        log.core.stages.abort("w", 0, "r1")
+        with pytest.raises(StageMissing, match="this run of its epoch was aborted"):
+            late.close()
+        with pytest.raises(StageMissing, match="this run of its epoch was aborted"):
+            log.stage("w", 0, "r1")
+        assert not list((tmp_path / "staging").iterdir())
+        assert log.commit("w", 0, "r2", [stage(log, 0, "r2")]).rows == 4
+
+
 def test_stages_expire_after_a_day(tmp_path: Path) -> None:
     now = [10**18]
     log = TopicLog(tmp_path, small(clock=lambda: now[0]))

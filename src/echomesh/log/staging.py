@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from echomesh.log.core import LogCore
 
 _EXPIRY_STEP_NS: Final = 60 * 10**9
+_MOST_GIVEN_UP: Final = 4096
+
+
+GIVEN_UP: Final = "this run of its epoch was aborted"
 
 
 class Committed(NamedTuple):
@@ -39,6 +43,7 @@ class StageWriter(StageFile):
     def __init__(self, log: LogCore, purpose: Purpose) -> None:
         super().__init__(log.storage, log.paths, purpose)
         self.log = log
+        self.purpose = purpose
         self.expired = False
 
     def add(self, topic: str, event: Buffer, *, environment: str = "TST") -> None:
@@ -57,11 +62,16 @@ class StageWriter(StageFile):
     def close(self) -> Staged:
         """Ends the stage; it is on disk afterwards."""
         try:
-            return self.finish()
+            staged = self.finish()
         except OSError as error:
             raise self.log.refused(error, self.position) from error
         finally:
             self.log.stages.writing.pop(self.name, None)
+        # Looked at behind the rename, while `abort` marks before it looks for files: one of the two sees the other.
+        if self.log.stages.is_given_up(self.purpose):
+            self.log.storage.unlink(self.path)
+            raise StageMissing(self.name, GIVEN_UP)
+        return staged
 
     def abort(self) -> None:
         """Drops the rows."""
@@ -102,13 +112,17 @@ class Stages:
         self.writing: dict[str, StageWriter] = {}
         self.runs: dict[str, dict[str, int]] = {}  # of each writer, in the order in which they began
         self.begun = 0
+        self.given_up: dict[tuple[str, int, str], None] = {}  # the last ones: a task may not know of it yet
         self.expired_ns = 0
 
     def stage(self, writer: str, epoch: int, run: str, part: int) -> StageWriter:
         """Begins a stage."""
         self.log.check_open()
+        purpose = Purpose(writer, epoch, run, part, self.log.options.clock())
+        if self.is_given_up(purpose):
+            raise StageMissing("", GIVEN_UP)
         try:
-            made = StageWriter(self.log, Purpose(writer, epoch, run, part, self.log.options.clock()))
+            made = StageWriter(self.log, purpose)
         except OSError as error:
             raise self.log.refused(error, 0) from error
         self.writing[made.name] = made
@@ -214,11 +228,22 @@ class Stages:
                 self.log.storage.unlink(path)
 
     def abort(self, writer: str, epoch: int, run: str | None = None) -> None:
-        """Drops the stages of this epoch, or of one run in it, that were not committed."""
+        """Drops the stages of this epoch, or of one run in it, that were not committed.
+
+        A run that is named stages nothing more for this epoch: what its tasks still write is dropped when it ends.
+        """
         with self.turn:
+            if run:
+                self.given_up[writer, epoch, run] = None
+                if len(self.given_up) > _MOST_GIVEN_UP:
+                    del self.given_up[next(iter(self.given_up))]
             last = self.log.writers.get(self._names(writer)[-1])
             if last is None or last.epoch != epoch:
                 self._drop(writer, epoch, set(), run)
+
+    def is_given_up(self, purpose: Purpose) -> bool:
+        """Whether nobody will commit what a stage of this purpose holds."""
+        return (purpose.writer, purpose.epoch, purpose.run) in self.given_up
 
     def copied(self, synced_at: int) -> None:
         """Drops stages whose copies were synced by a sync that began behind them; the checkpoint is

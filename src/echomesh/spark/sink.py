@@ -104,16 +104,19 @@ class _Writer:
             _log.warning(text)
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drops what the tasks staged."""
+    def give_up(self, messages: Sequence[WriterCommitMessage | None], about: About | None = None) -> None:
+        """Drops what the tasks staged and what some still stage: Spark does not wait for those that it kills."""
         done = [message for message in messages if isinstance(message, Done)]
-        stages = [message.stage for message in done if message.stage is not None]
-        if stages:
-            committer = committer_for(self.options)
-            try:
-                _quietly(lambda: committer.abort(done[0].about, stages))
-            finally:
-                committer.close()
+        about = done[0].about if done else about
+        if about is not None:
+            _quietly(lambda: self._abort(about, [message.stage for message in done if message.stage is not None]))
+
+    def _abort(self, about: About, stages: Sequence[Finished]) -> None:
+        committer = committer_for(self.options)
+        try:
+            committer.abort(about, stages)
+        finally:
+            committer.close()
 
 
 def _quietly(action: Any) -> None:
@@ -158,11 +161,15 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         # A transaction counts for its topic, as Delta's counts for its table.
         self.writer = self.run if app is None else app if chosen.topic is None else f"{app}:{chosen.topic}"
 
+    def about(self, part: int) -> About:
+        """What the stage of a partition is for."""
+        return About(self.writer, self.options.txn_version, self.run, part)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Done:  # type: ignore[override]
         """Stages the rows of one task."""
         context = TaskContext.get()
         assert context is not None
-        about = About(self.writer, self.options.txn_version, self.run, context.partitionId())
+        about = self.about(context.partitionId())
         return self.stage(about, f"{self.run}-{about.epoch}-{about.part}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -171,4 +178,4 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drops what was staged."""
-        self.give_up(messages)
+        self.give_up(messages, self.about(0))
