@@ -17,7 +17,7 @@ from echomesh.spark.pipelines.registry import Entry, Registry
 
 
 def ls(data: DataOption = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List the pipelines that run or ran: state, rows, rate and lag."""
+    """List the pipelines that run or ran: state, events read in this run, rate and lag."""
     state.json = as_json
     place = home_of(home, data)
     found = Registry(place).entries()
@@ -30,7 +30,7 @@ def ls(data: DataOption = None, home: HomeOption = None, as_json: JsonOption = F
     table = plain()
     table.add_column("pipeline", overflow="fold")
     table.add_column("state", no_wrap=True)
-    for title in ("process", "rows", "rate", "lag", "restarts", "last"):
+    for title in ("process", "read this run", "rate", "lag", "restarts", "last"):
         table.add_column(title, justify="right", no_wrap=True)
     for entry in found:
         table.add_row(*_row(entry))
