@@ -39,14 +39,15 @@ class Splitter:
             raise self._failed
         kept = self._kept
         if not kept:
-            payloads, at = self._split(bytes(data))
+            payloads, at = self._split(data)
             if at < len(data):
                 kept += memoryview(data)[at:]
         else:
             kept += data
             if len(kept) < self._need:
                 return ()
-            payloads, at = self._split(bytes(kept))
+            with memoryview(kept) as view:
+                payloads, at = self._split(view)
             del kept[:at]
         if not payloads and self._failed is not None:
             raise self._failed
@@ -67,7 +68,7 @@ class Splitter:
         if self._failed is not None:
             raise self._failed
 
-    def _split(self, data: bytes) -> tuple[list[bytes], int]:
+    def _split(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], int]:
         payloads: list[bytes] = []
         limit, at, body, size = self.limit, 0, LENGTH_BYTES, len(data)
         while body <= size:
@@ -79,7 +80,7 @@ class Splitter:
             if behind > size:
                 self._need = behind - at
                 return payloads, at
-            payloads.append(data[body:behind])
+            payloads.append(bytes(data[body:behind]))
             at, body = behind, behind + LENGTH_BYTES
         self._need = LENGTH_BYTES
         return payloads, at

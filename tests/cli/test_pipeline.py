@@ -48,7 +48,18 @@ def home(shm_dir: Path) -> Path:
 
 def test_ls_shows_every_pipeline_with_its_state(quick: Quick, home: Path) -> None:
     lines = quick("pipeline", "ls", "--home", str(home)).stdout.splitlines()
-    assert lines[0].split() == ["pipeline", "state", "process", "read", "this", "run", "rate", "lag", "restarts", "last"]
+    assert lines[0].split() == [
+        "pipeline",
+        "state",
+        "process",
+        "read",
+        "this",
+        "run",
+        "rate",
+        "lag",
+        "restarts",
+        "last",
+    ]
     assert lines[1].split()[:4] == ["big", "died", "12,000", "40"]
     assert lines[2].split()[:2] == ["late", "failed"]
     assert lines[3:] == ["big: its process was killed", "late: nobody there"]

@@ -185,7 +185,7 @@ class DiskLog(LogReads):
         return pending
 
     def append_many(
-        self, topic: str, events: Sequence[bytes], *, environment: str, origins: Sequence[bytes | None] | None = None
+        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
     ) -> Pending:
         self._commit_soon()
         pending: Pending = self._appends.append_many(topic, events, environment=environment, origins=origins)

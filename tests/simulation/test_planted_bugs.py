@@ -74,12 +74,13 @@ def credit_is_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def links_go_on_before_they_are_acknowledged(patch: pytest.MonkeyPatch) -> None:
-    acknowledge = Link._acknowledge
+    forward = Link._forward
 
-    def eager(self: Link, key: tuple[str, str], out: Outgoing, behind: int) -> None:
-        acknowledge(self, key, out, out.next)
+    def eager(self: Link, key: tuple[str, str], out: Outgoing, *what: Any) -> None:
+        forward(self, key, out, *what)
+        self._acknowledge(key, out, out.next)
 
-    patch.setattr(Link, "_acknowledge", eager)
+    patch.setattr(Link, "_forward", eager)
 
 
 def targeted_events_go_over_bridges(patch: pytest.MonkeyPatch) -> None:

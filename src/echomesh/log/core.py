@@ -240,12 +240,13 @@ class LogCore:
 
     def _trouble(self, status: int) -> None:
         # The leader's: a commit that can't go on gets a new journal file, or an error.
-        needed = self.commits.needed_bytes()
+        failed = status != NEED_JOURNAL or self.must_rewrite
+        needed = self.commits.needed_bytes(failed)
         if status in FULL_CODES:
             raise DiskFull(self.paths.root, needed)
         try:
             with self.journal.lock:
-                self._turn(needed, failed=status != NEED_JOURNAL or self.must_rewrite)
+                self._turn(needed, failed=failed)
         except OSError as error:
             self.commits.use_journal(-1, 0, 0)
             raise self.refused(error, needed) from error

@@ -38,6 +38,12 @@ def _check(body: Forward) -> None:
         raise failed(f"BridgeServers are at most {MOST_HOPS}, each with a Urn of at most 255 characters")
 
 
+def _each(origins: list[bytes] | bytes, first: int, count: int) -> list[bytes]:
+    if isinstance(origins, list):
+        return origins
+    return [origins[:16] + offset.to_bytes(8, "little") for offset in range(first, first + count)]
+
+
 class Arrivals:
     """Decides by origin and offset alone which events are new here."""
 
@@ -95,13 +101,18 @@ class Arrivals:
             del self._flying[key], self._ends[key]
 
     def _append(self, body: Forward, topic: str, missing: list[tuple[int, int]]) -> Pending:
-        events: list[bytes] = []
-        origins: list[bytes] = []
-        for first, end in missing:
-            begun = first - body.offset
-            some, theirs = arrived(body.cloud_events, begun, end - body.offset, body.origin, first, self._sound)
-            events += some
-            origins += theirs
+        parts = [
+            arrived(body.cloud_events, first - body.offset, end - body.offset, body.origin, first, self._sound)
+            for first, end in missing
+        ]
+        events, origins = parts[0]
+        if len(parts) > 1:
+            events = [event for part, _ in parts for event in part]
+            origins = [
+                origin
+                for (part, theirs), (first, _) in zip(parts, missing, strict=True)
+                for origin in _each(theirs, first, len(part))
+            ]
         self.core.counts.bridged_in += len(events)
         return self.core.log.append_many(topic, events, environment=body.environment, origins=origins)
 

@@ -254,6 +254,7 @@ class Bridging:
         if link in self.links:
             self.links.remove(link)
             link.active = False
+            link.store()
             self._choose(link.peer_log)
             self.routing.down(link)
 
@@ -307,7 +308,8 @@ class Bridging:
                 link.pump()
 
     def tick(self, now: float) -> None:
-        """Dials what is due, and says that we are there."""
+        """Dials what is due, says that we are there, and keeps how far the others are."""
+        self.store()
         # Before it is known where this server listens, it could not say where it is reached.
         may_dial = self.core.options.port and not self.core.stopping
         for bridge in self.bridges.values() if may_dial else ():
@@ -318,6 +320,11 @@ class Bridging:
             for bridge in self.bridges.values():
                 if bridge.dialed is not None:
                     bridge.dialed.heartbeat(now)
+
+    def store(self) -> None:
+        """Keeps how far the others are."""
+        for link in self.links:
+            link.store()
 
 
 def _login(body: AddBridge) -> Login | None:

@@ -298,6 +298,7 @@ class MeshCore:
         self.now = now
         self.stopping = True
         self.arrivals.checkpoint()
+        self.bridges.store()
         for session in self.sessions.values():
             session.delivery.notice("stopping", [])
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 256 << 10
 MOST_EVENTS: Final = 1000
+MOST_SHORT: Final = 1  # messages of a topic on their way at once, unless there is a full one to send
 
 Topic = tuple[str, str]  # environment and name
 
@@ -33,11 +34,12 @@ Topic = tuple[str, str]  # environment and name
 class Sent:
     """A message of ours that the other end has not acknowledged: it reaches up to `behind` in our log."""
 
-    __slots__ = ("behind", "done", "key", "size")
+    __slots__ = ("behind", "count", "done", "key", "size")
 
-    def __init__(self, key: Topic, behind: int, size: int) -> None:
+    def __init__(self, key: Topic, behind: int, count: int, size: int) -> None:
         self.key = key
         self.behind = behind
+        self.count = count
         self.size = size
         self.done = False
 
@@ -45,7 +47,7 @@ class Sent:
 class Outgoing:
     """How far the other end is in one topic of ours."""
 
-    __slots__ = ("acknowledged", "next", "own_end", "queued", "refused", "sent")
+    __slots__ = ("acknowledged", "held", "next", "own_end", "queued", "refused", "sent")
 
     def __init__(self, at: int) -> None:
         self.acknowledged = at
@@ -54,6 +56,8 @@ class Outgoing:
         self.own_end = at
         """Behind the last of our own events that were sent: up to the next one, the other end need not expect any."""
         self.queued = False
+        self.held = False
+        """Whether what there is waits for an acknowledgement, to go in one message with what comes until then."""
         self.refused = ""
 
 
@@ -87,6 +91,7 @@ class Link:
         self._ready: deque[Topic] = deque()
         self._in_flight: dict[str, Sent] = {}
         self._in_flight_bytes = 0
+        self._moved: dict[Topic, Outgoing] = {}
         self._numbers = 0
         self._failed = False
 
@@ -140,6 +145,9 @@ class Link:
     def _send(self, key: Topic) -> bool:
         out, log = self._out[key], self.core.log
         environment, topic = key
+        out.held = self._is_short(key, out)
+        if out.held:
+            return False
         settled = self.core.arrivals.settled_up_to(environment, topic)
         most = MOST_EVENTS if settled is None else min(MOST_EVENTS, settled - out.next)
         if most <= 0:
@@ -157,6 +165,14 @@ class Link:
             else:
                 self._forward(key, out, records, first, end, origin)
         return True
+
+    def _is_short(self, key: Topic, out: Outgoing) -> bool:
+        # Each message costs both servers a commit, a sync and an acknowledgement, however little is in it.
+        if len(out.sent) < MOST_SHORT:
+            return False
+        waiting = (self.core.log.bounds(*key) or (0, 0))[1] - out.next
+        last = out.sent[-1]
+        return waiting < MOST_EVENTS and waiting * last.size < BATCH_BYTES * last.count
 
     def _skip(self, key: Topic, out: Outgoing, behind: int) -> None:
         # Nothing of this is for the other end.
@@ -182,7 +198,7 @@ class Link:
         if origin is None:
             since, out.own_end = out.own_end, behind
         frame = events_frame(self._head(seq, key, log_id, first, way, since), records, begun, end)
-        sent = self._in_flight[seq] = Sent(key, behind, len(frame))
+        sent = self._in_flight[seq] = Sent(key, behind, end - begun, len(frame))
         self._in_flight_bytes += len(frame)
         out.next = behind
         out.sent.append(sent)
@@ -220,13 +236,21 @@ class Link:
         else:
             # It could not keep them now (a full disk): the link begins anew, from what was acknowledged.
             self.pipe.close()
+        if out.held:
+            self.grew(*sent.key)
         self.pump()
         return True
 
     def _acknowledge(self, key: Topic, out: Outgoing, behind: int) -> None:
         if not out.refused and behind > out.acknowledged:
             out.acknowledged = behind
-            self.core.state.put(("link", self.peer_log.hex(), *key), behind)
+            self._moved[key] = out
+
+    def store(self) -> None:
+        """Keeps how far the other end is: what it gets again after a crash it knows by origin and offset."""
+        moved, self._moved = self._moved, {}
+        for key, out in moved.items():
+            self.core.state.put(("link", self.peer_log.hex(), *key), out.acknowledged)
 
     @property
     def behind(self) -> int:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from typing_extensions import Buffer
+
 from echomesh.errors import UnknownTopic
 from echomesh.log import AsyncTopicLog, LogReader
 from echomesh.log.topic_reader import TopicReader
@@ -97,7 +99,7 @@ class AsyncLogPort(LogReads):
         return self.log.core.stages
 
     def append_many(
-        self, topic: str, events: Sequence[bytes], *, environment: str, origins: Sequence[bytes | None] | None = None
+        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
     ) -> Pending:
         """Appends events one behind the other."""
         return self.log.append_many(topic, events, environment=environment, origins=origins)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from typing_extensions import Buffer
+
 from echomesh.log.staging import Committed, StageWriter
 from echomesh.log.view import TopicName
 from echomesh.mesh.bodies import Server
@@ -64,7 +66,7 @@ class LogPort(Protocol):
         ...
 
     def append_many(
-        self, topic: str, events: Sequence[bytes], *, environment: str, origins: Sequence[bytes | None] | None = None
+        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
     ) -> Pending:
         """Its result is the list of offsets."""
         ...

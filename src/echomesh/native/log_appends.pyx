@@ -5,16 +5,18 @@ import time
 from collections import deque
 
 from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.bytes cimport PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from echomesh.errors import LogBusy
 from echomesh.native.atomics cimport em_now_ns
 from echomesh.native.log_answers cimport DONE, PENDING, Answer, Answers
 from echomesh.native.log_commit cimport Commits
 from echomesh.native.log_fill cimport CLOCK_REALTIME, NO_ROOM, clock_gettime, timespec
+from echomesh.native.log_record cimport ORIGIN
 from echomesh.native.log_topic cimport Topic
 
 ENVIRONMENT = "TST"
@@ -102,11 +104,20 @@ cdef class Appends(Answers):
     def append_many(self, topic, events, *, environment=ENVIRONMENT, origins=None):
         """Appends events one behind the other; a future of their offsets. They share one answer, but not one fate in
         a crash.
+
+        `origins` has each event's; as bytes it is the first one's, and those of the others count on from there.
         """
         cdef Topic found = self.find(environment, topic)
         cdef Answer answer = Answer.__new__(Answer)
         cdef list items = [event if PyBytes_CheckExact(event) else encoded(event) for event in events]
-        cdef list sources = None if origins is None else list(origins)
+        cdef object sources = origins
+        if PyBytes_CheckExact(origins):
+            if len(origins) != ORIGIN:
+                raise ValueError(f"an origin has {ORIGIN} bytes, not {len(origins)}")
+            if not found.journaled:
+                sources = counted_on(origins, len(items))
+        elif origins is not None:
+            sources = list(origins)
         cdef Py_ssize_t count = 0
         answer.loop = self.loop
         answer.offsets = []
@@ -134,11 +145,17 @@ cdef class Appends(Answers):
             self.loop.call_soon(self.kick_later)
         return True
 
-    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, list origins, Py_ssize_t i) except -1:
+    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, object origins, Py_ssize_t i) except -1:
         # Enters events from number i on; how many are in.
         cdef int64_t offset, now = self.now()
+        cdef bint counted = PyBytes_CheckExact(origins)
+        cdef char origin[ORIGIN]
         while i < len(events):
-            offset = self.commits.enter(topic, events[i], now, None if origins is None else origins[i])
+            if counted:
+                origin_at(origin, PyBytes_AS_STRING(origins), i)
+                offset = self.commits.enter_from(topic, events[i], now, origin)
+            else:
+                offset = self.commits.enter(topic, events[i], now, None if origins is None else origins[i])
             if offset == NO_ROOM:
                 return i
             if answer.since == 0:
@@ -151,7 +168,7 @@ cdef class Appends(Answers):
         self.entered(answer, topic)
         return i
 
-    cdef bint queue(self, Answer answer, Topic topic, list events, list origins, Py_ssize_t count) except -1:
+    cdef bint queue(self, Answer answer, Topic topic, list events, object origins, Py_ssize_t count) except -1:
         cdef int64_t size = sum([memoryview(event).nbytes for event in events[count:]]) + 1
         if self.line_bytes and self.line_bytes + size > self.line_limit:
             raise LogBusy(self.core.paths.root, self.line_bytes, self.line_limit)
@@ -248,6 +265,25 @@ cdef class Appends(Answers):
         if self.idle is None:
             self.idle = self.loop.create_future()
         return self.idle
+
+
+cdef void origin_at(char *made, const char *first, int64_t i) noexcept:
+    # The origin of the event that stands so far behind the first.
+    cdef int64_t offset
+    memcpy(made, first, ORIGIN)
+    memcpy(&offset, first + ORIGIN - sizeof(offset), sizeof(offset))
+    offset += i
+    memcpy(made + ORIGIN - sizeof(offset), &offset, sizeof(offset))
+
+
+cdef list counted_on(bytes first, Py_ssize_t count):
+    cdef list made = []
+    cdef char origin[ORIGIN]
+    cdef Py_ssize_t i
+    for i in range(count):
+        origin_at(origin, PyBytes_AS_STRING(first), i)
+        made.append(PyBytes_FromStringAndSize(origin, ORIGIN))
+    return made
 
 
 cdef object encoded(event):

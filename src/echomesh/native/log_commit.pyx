@@ -103,27 +103,27 @@ cdef class Commits(Pushes):
 
     def run(self) -> None:
         """Commits when it is kicked, until `stop`: the work of a thread of its own."""
-        cdef bint led
+        cdef bint led, ends = False
         cdef int status = 0
         while True:
-            led = False
             with nogil:
                 while not status:
                     pthread_mutex_lock(&self.lock)
                     self.wait_for_kick()
                     led = not self.leader and (self.busy != NULL or self.filling.size > FRAME_HEADER)
                     self.leader = self.leader or led
+                    ends = self.stopping and not led
                     pthread_mutex_unlock(&self.lock)
-                    if not led:
+                    if ends:
                         break
-                    status = self.step()
-                    if not status:
-                        self.hand_over()
-            if led:
-                self.lead(status)
-                status = 0
-            elif self.stopping:
+                    if led:
+                        status = self.step()
+                        if not status:
+                            self.hand_over()
+            if ends:
                 return
+            self.lead(status)
+            status = 0
 
     cdef void wait_for_kick(self) noexcept nogil:
         # With the lock. After a commit those who were answered come back at once: to commit before they do would make
@@ -169,9 +169,9 @@ cdef class Commits(Pushes):
     cdef void hand_over(self) noexcept nogil:
         pthread_mutex_lock(&self.lock)
         self.leader = False
+        pthread_mutex_unlock(&self.lock)
         pthread_cond_broadcast(&self.changed)
         pthread_cond_signal(&self.work)
-        pthread_mutex_unlock(&self.lock)
 
     cdef void begin_turn(self) noexcept nogil:
         # The loop goes through those who were answered; `kick` says when it is done.
@@ -182,15 +182,18 @@ cdef class Commits(Pushes):
     cdef void kick(self, bint work, bint turned, int64_t count, int64_t began) noexcept nogil:
         # With `work` there is something to commit; with `turned` the `count` that were answered since `began` have added
         # what they wanted.
+        cdef bint wakes
         pthread_mutex_lock(&self.lock)
         self.kicked = self.kicked or work
         if turned:
             self.turning = self.in_turn = False
             if count > 0:
                 self.turn_ns += ((em_now_ns() - began) // count - self.turn_ns) // 8
-        if not self.turning:
-            pthread_cond_signal(&self.work)
+        wakes = not self.turning
         pthread_mutex_unlock(&self.lock)
+        # Without the lock: who wakes up takes it at once, and would sleep again.
+        if wakes:
+            pthread_cond_signal(&self.work)
 
     cdef bint commit_alone(self) except -1:
         # For an event loop with a single append in flight and a quick disk: commits it here, without the way to the

@@ -136,14 +136,16 @@ cdef class Filling:
         return self.enter(topic, event, now, origin)
 
     cdef int64_t enter(self, Topic topic, event, int64_t now, origin) except? -1:
-        cdef Py_buffer view
-        cdef const char *from_where = NULL
         cdef bytes kept
-        if origin is not None:
-            kept = bytes(origin)
-            if len(kept) != ORIGIN:
-                raise ValueError(f"an origin has {ORIGIN} bytes, not {len(kept)}")
-            from_where = kept
+        if origin is None:
+            return self.enter_from(topic, event, now, NULL)
+        kept = bytes(origin)
+        if len(kept) != ORIGIN:
+            raise ValueError(f"an origin has {ORIGIN} bytes, not {len(kept)}")
+        return self.enter_from(topic, event, now, kept)
+
+    cdef int64_t enter_from(self, Topic topic, event, int64_t now, const char *from_where) except? -1:
+        cdef Py_buffer view
         if PyBytes_CheckExact(event):
             return self.put(topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), from_where, now)
         PyObject_GetBuffer(event, &view, PyBUF_SIMPLE)
@@ -284,9 +286,9 @@ cdef class Filling:
             self.tell()
             free_all(left)
 
-    def needed_bytes(self) -> int:
-        """What a new journal file must have room for, if all that is kept goes there."""
-        cdef frame_t *f = self.kept_first
+    def needed_bytes(self, bint kept) -> int:
+        """What a new journal file must have room for: the frame that waits, and if they go there too, those kept."""
+        cdef frame_t *f = self.kept_first if kept else NULL
         cdef int64_t total = 0
         while f != NULL:
             total += f.size + SECTOR

@@ -1,5 +1,6 @@
 """Events on their way out of the log and into it, many at a time: as frames for subscribers and bridges, and back."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
@@ -64,29 +65,43 @@ def events_frame(bytes head not None, Records records not None, Py_ssize_t first
 
 
 def arrived(list raws not None, Py_ssize_t start, Py_ssize_t end, bytes log_id not None, int64_t first, judge) -> tuple:
-    """(events, origins) of those of a message: as bytes, and where they were first published, from `first` on.
+    """(events, origins) of those of a message, where they were first published from `first` on.
 
-    `judge(event)` says whether to take one that is not known to be good.
+    `judge(event)` says whether to take one that is not known to be good. When all are taken, `origins` is the first
+    one's alone.
     """
-    cdef list events = [], origins = []
+    cdef list events = raws if start == 0 and end == len(raws) else raws[start:end]
+    cdef list kept = None
     cdef Py_ssize_t i
-    cdef const uint8_t *p
-    cdef bytes event
-    cdef uint8_t origin[ORIGIN]
-    cdef int64_t offset
     if PyBytes_GET_SIZE(log_id) != 16 or not 0 <= start <= end <= len(raws):
         raise ValueError("16 bytes of a log id, and a part of the events")
+    for i in range(end - start):
+        if is_good(events[i]) or judge(bytes(events[i])):
+            if kept is not None:
+                kept.append(i)
+        elif kept is None:
+            kept = list(range(i))
+    if kept is None:
+        return events, origin_from(log_id, first)
+    return [events[i] for i in kept], [origin_from(log_id, first + i) for i in kept]
+
+
+cdef bint is_good(event) except -1:
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    PyObject_GetBuffer(event, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        return event_at(p, p + view.len, False) == p + view.len
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bytes origin_from(bytes log_id, int64_t offset):
+    cdef char origin[ORIGIN]
     memcpy(origin, PyBytes_AS_STRING(log_id), 16)
-    for i in range(start, end):
-        event = bytes(raws[i])
-        p = <const uint8_t *>PyBytes_AS_STRING(event)
-        if event_at(p, p + PyBytes_GET_SIZE(event), False) != p + PyBytes_GET_SIZE(event) and not judge(event):
-            continue
-        offset = first + i - start
-        memcpy(origin + 16, &offset, 8)
-        events.append(event)
-        origins.append(PyBytes_FromStringAndSize(<char *>origin, ORIGIN))
-    return events, origins
+    memcpy(origin + 16, &offset, 8)
+    return PyBytes_FromStringAndSize(origin, ORIGIN)
 
 
 def runs(Records records not None, bytes peer not None) -> list:
