@@ -57,7 +57,9 @@ def on_disk(parent: str | None = None) -> Iterator[str]:
 
     Thousands of deleted files slow a disk down for minutes (discards; ext4 without a journal looks at each inode that
     was freed lately before it makes a file), so what a measurement leaves must not go while others are still to come.
+    What the one before left to the kernel to write is written first: nobody's figure has another's writes in it.
     """
+    os.sync()
     path = tempfile.mkdtemp(prefix="echomesh-bench-", dir=parent or real_disk())
     try:
         yield path

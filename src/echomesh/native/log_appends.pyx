@@ -5,7 +5,7 @@ import time
 from collections import deque
 
 from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -24,18 +24,6 @@ ENVIRONMENT = "TST"
 
 cdef class Appends(Answers):
     """What an event loop appends. Only its thread may call this."""
-
-    cdef Commits commits
-    cdef object core, loop, clock, kick_later, pass_later
-    cdef object environment         # the one that `names` is for
-    cdef dict names, by_environment
-    cdef object line                # (answer, topic, events, origins, how many were entered, bytes) that wait for room
-    cdef readonly int64_t line_bytes
-    cdef int64_t line_limit
-    cdef int signal_fd
-    cdef bint kicking, passing, closed
-    cdef public object on_pass      # called in the loop after each pass of answers, or None
-    cdef object room, idle          # futures of those who wait for an empty line, and for all answers
 
     def attach(self, core, loop, int signal_fd, int64_t line_limit) -> None:
         """Appends to this log from now on."""
@@ -77,15 +65,13 @@ cdef class Appends(Answers):
 
     def append(self, topic, event, *, environment=ENVIRONMENT, origin=None):
         """Appends an event, encoded as on the wire; a future of its offset."""
-        cdef PyObject *known = NULL
         cdef Topic found
         cdef Answer answer
         cdef int64_t offset
-        if environment is self.environment and not self.closed:
-            known = PyDict_GetItem(self.names, topic)
-        found = <Topic>known if known != NULL else self.find(environment, topic)
-        if not PyBytes_CheckExact(event):
-            event = encoded(event)
+        if PyBytes_CheckExact(event) and origin is None:
+            return self.append_at(topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), environment)
+        found = self.find(environment, topic)
+        event = encoded(event)
         answer = Answer.__new__(Answer)
         answer.loop = self.loop
         if not found.journaled:
@@ -93,6 +79,27 @@ cdef class Appends(Answers):
             answer.state = DONE
             return answer
         offset = NO_ROOM if self.line_bytes else self.commits.enter(found, event, self.now(), origin)
+        return self.placed(answer, found, event, origin, offset)
+
+    cdef Answer append_at(self, topic, const char *event, int64_t size, environment):
+        # The same, from where the event stands.
+        cdef PyObject *known = NULL
+        cdef Topic found
+        cdef Answer answer
+        cdef int64_t offset
+        if environment is self.environment and not self.closed:
+            known = PyDict_GetItem(self.names, topic)
+        found = <Topic>known if known != NULL else self.find(environment, topic)
+        answer = Answer.__new__(Answer)
+        answer.loop = self.loop
+        if not found.journaled:
+            answer.offset = self.core.add_loose(found, [event[:size]], self.now(), None)[0]
+            answer.state = DONE
+            return answer
+        offset = NO_ROOM if self.line_bytes else self.commits.put(found, event, size, NULL, self.now())
+        return self.placed(answer, found, event[:size] if offset == NO_ROOM else None, None, offset)
+
+    cdef Answer placed(self, Answer answer, Topic found, event, origin, int64_t offset):
         if offset == NO_ROOM:
             self.queue(answer, found, [event], [origin], 0)
         else:

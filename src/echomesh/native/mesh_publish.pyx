@@ -17,6 +17,7 @@ from echomesh.errors import LogError
 
 from echomesh.native.big_endian cimport put_big_endian
 from echomesh.native.log_answers cimport DONE, PENDING, Answer
+from echomesh.native.log_appends cimport Appends
 from echomesh.native.log_msgpack cimport IS_INT, IS_STR, read_count, read_value, utf8_ok, value_t
 from echomesh.native.mesh_event cimport event_at, named, same
 
@@ -55,6 +56,7 @@ cdef class Lane:
     """
 
     cdef object connection, append, environment, rate
+    cdef Appends log                # whose `append` it is, if it is compiled
     cdef bytes client_id, session_id
     cdef dict may, in_flight
     cdef readonly int64_t in_flight_bytes
@@ -69,6 +71,8 @@ cdef class Lane:
         self.connection = connection
         self.queue = queue
         self.append = append
+        owner = getattr(append, "__self__", None)
+        self.log = owner if isinstance(owner, Appends) else None
         self.environment = environment
         self.client_id = client_id.encode()
         self.session_id = session_id.encode()
@@ -167,8 +171,11 @@ cdef class Lane:
             return False
         if self.rate is not None and self.rate.take(now) > 0:
             return False
-        event = PyBytes_FromStringAndSize(<const char *>r.event, r.event_size)
-        answer = self.append(topic, event, environment=self.environment)
+        if self.log is not None:
+            answer = self.log.append_at(topic, <const char *>r.event, r.event_size, self.environment)
+        else:
+            event = PyBytes_FromStringAndSize(<const char *>r.event, r.event_size)
+            answer = self.append(topic, event, environment=self.environment)
         self.in_flight[seq] = 0
         self.in_flight_bytes += r.event_size
         self.queue.push(answer, self, seq, topic, r.event_size)
