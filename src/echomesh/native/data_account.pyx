@@ -1,11 +1,7 @@
 """What a subscriber owes the publisher of one stream: credit for what was taken, and places of the pool."""
 
 from echomesh.errors import EchomeshError
-from echomesh.native.data_frames cimport CREDIT, RELEASE, WINDOW_BYTES, announce, frame_of, frame_t, put_frame
-
-cdef enum:
-    CREDITS_A_WINDOW = 4
-
+from echomesh.native.data_frames cimport CREDIT, RELEASE, announce, frame_of, frame_t, put_frame
 
 cdef class Account(Origin):
     """The way back to one publisher."""
@@ -18,17 +14,10 @@ cdef class Account(Origin):
         self.released = []
         self.open = True
 
-    cdef int took(self, int64_t cost) except -1:
-        self.taken += 1
-        self.taken_bytes += cost
-        if self.due() and not self.give_credit():
+    cdef int owe_credit(self) except -1:
+        if not self.give_credit():
             self.home.owing = True
         return 0
-
-    cdef bint due(self) noexcept:
-        # Credit is told in few frames, and soon enough for the publisher not to wait for it.
-        return (self.taken - self.told) * CREDITS_A_WINDOW >= self.window \
-            or (self.taken_bytes - self.told_bytes) * CREDITS_A_WINDOW >= WINDOW_BYTES
 
     cdef bint give_credit(self) except -1:
         cdef frame_t frame

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t
 
 from echomesh.native.data_account cimport Account
@@ -9,6 +10,7 @@ from echomesh.native.data_wait cimport Reading
 from echomesh.native.mapping cimport Mapping
 
 
+@cython.final
 cdef class Arrival(Account):
     cdef Inbox inbox
     cdef readonly str peer
@@ -40,8 +42,11 @@ cdef class Inbox(Awaited):
     cdef public int queue
 
     cdef int append(self, Arrival arrival, head_t *head, const char *body, int64_t length) except -1
+    @cython.final
     cdef object pop(self)
     cdef bint await_more(self, timeout) except -1
+    @cython.final
     cdef object next_one(self, timeout, bint ends)
     cdef void drop_all(self) noexcept
+    @cython.final
     cdef Message message(self, record_t *record)

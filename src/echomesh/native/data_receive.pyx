@@ -6,12 +6,14 @@ an inbox, of which credit is the bound. A message object is made when somebody t
 
 import os
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from echomesh.errors import BadFrame, ClosedError
+from echomesh.native.data_account cimport is_due, took
 from echomesh.native.data_fifo cimport fifo_add, fifo_drop, fifo_first
 from echomesh.native.data_frames cimport GAP, HELLO, LARGE, MESSAGE, RETIRED, SEGMENT, WINDOW_BYTES, cost, descriptor_t
 from echomesh.native.data_message cimport INLINE, new_message, new_slice
@@ -31,6 +33,7 @@ cdef enum:
     MOST_SEGMENTS = 1024
 
 
+@cython.final
 cdef class Arrival(Account):
     """One stream from a publisher: checks what comes, puts it into the inbox, and gives credit for what was taken."""
 
@@ -161,7 +164,7 @@ cdef class Arrival(Account):
 
     def settle(self) -> bool:
         """Writes credit and releases that found no room before; False when there is still none."""
-        if self.expected >= 0 and (not self.limit or self.due()) and not self.give_credit():
+        if self.expected >= 0 and (not self.limit or is_due(self)) and not self.give_credit():
             return False
         return self.give_back()
 
@@ -230,6 +233,7 @@ cdef class Inbox(Awaited):
         self.waiting += 1
         return 0
 
+    @cython.final
     cdef Message message(self, record_t *record):
         cdef Message made = new_message()
         cdef large_t *large
@@ -259,6 +263,7 @@ cdef class Inbox(Awaited):
         made.origin = <Arrival>record.arrival
         return made
 
+    @cython.final
     cdef object pop(self):
         # The next message, or None when there was no more than gaps.
         cdef record_t *record
@@ -276,7 +281,7 @@ cdef class Inbox(Awaited):
             fifo_drop(&self.fifo, record)
             self.waiting -= 1
             Py_DECREF(arrival)      # the record's
-            arrival.took(cost(head.kind, length))
+            took(arrival, cost(head.kind, length))
             if made is None:
                 self.gap(arrival, head.sequence, head.time_ns, head.extra)
             else:
@@ -292,6 +297,7 @@ cdef class Inbox(Awaited):
             self.check()
         return self.reading.wait_for(self, timeout, self.spin)
 
+    @cython.final
     cdef object next_one(self, timeout, bint ends):
         # None when the time is over, or, where it `ends`, when nothing will come any more.
         cdef object found
