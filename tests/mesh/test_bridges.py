@@ -16,6 +16,7 @@ from echomesh.events import Event
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import AddBridge, Bridges, Deliver, InSession, Publish, RemoveBridge, Subscribe
 from echomesh.mesh.codes import Command
+from echomesh.mesh.link import Link
 from echomesh.mesh.options import MeshOptions
 from tests.mesh.support import Raw, Running, an_event, serving
 from tests.support.ports import free_port
@@ -153,6 +154,21 @@ def test_nothing_is_sent_back_to_where_it_came_from(shm_dir: Path) -> None:
         assert all(mesh[number].server.core.counts.bridged_out >= 60 for number in range(3))
 
     run(shm_dir, 4, chain)
+
+
+def test_an_event_waits_a_moment_at_most_for_the_acknowledgement_of_the_one_before(
+    shm_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Link, "acknowledged", lambda self, message: True)  # as if it were on its way for long
+
+    async def test(mesh: Mesh) -> None:
+        await mesh.bridge(0, 1)
+        client = await mesh[0].publisher("shop")
+        for number in range(20):
+            await publish(client, "a", an_event(number))
+        await mesh.until(lambda: len(mesh.ids(1)) == 20, lambda: mesh.ids(1))
+
+    run(shm_dir, 2, test)
 
 
 def test_what_is_published_while_a_server_is_down_comes_later_and_once(shm_dir: Path) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ANSWERS: Final = (Command.ASYNC_MESSAGE_TO_CLIENT_ACK, Command.PUBLISH_MESSAGE_RESPONSE)
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
+STORE_S: Final = 1.0
 
 Asked = Callable[[str, ErrorCode], None]
 """Told once how it went to make a bridge: with nothing, or with what is wrong."""
@@ -70,7 +71,7 @@ class Bridging:
         self.links: list[Link] = []
         self.to_dial: list[Bridge] = []
         self.routing = Routing(self)
-        self._heartbeat = 0.0
+        self._heartbeat = self._stored = 0.0
         self._random = random.Random(core.log.log_id)
         for key, value in core.state.items(("bridge",)):
             topics = value if isinstance(value, list) else ["**"]
@@ -309,7 +310,9 @@ class Bridging:
 
     def tick(self, now: float) -> None:
         """Dials what is due, says that we are there, and keeps how far the others are."""
-        self.store()
+        if now - self._stored >= STORE_S:
+            self._stored = now
+            self.store()
         # Before it is known where this server listens, it could not say where it is reached.
         may_dial = self.core.options.port and not self.core.stopping
         for bridge in self.bridges.values() if may_dial else ():

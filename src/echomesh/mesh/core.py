@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
 from echomesh.mesh import publishing
 from echomesh.mesh.arrivals import Arrivals
@@ -35,6 +36,8 @@ from echomesh.mesh.tickets import KEY_BYTES, Tickets
 from echomesh.mesh.topic_count import TopicCount
 from echomesh.mesh.ways import Ways
 from echomesh.native.mesh_publish import Publishes
+
+LOOK_S: Final = 0.05  # timers may come often; all connections are looked through no more often than this
 
 Settled = Callable[[Pending], None]
 Grown = Callable[[str, str], None]
@@ -106,7 +109,8 @@ class MeshCore:
         self._rates: dict[str, Rate] = {}
         self.arrivals = Arrivals(self)
         self.bridges = Bridging(self, credentials, logins or LoginsInMemory())
-        self._checkpoint_at = 0.0
+        self._checkpoint_at = self._look_at = 0.0
+        self._looked = -LOOK_S
         self._access = access
         self._local_access = local_access
         self._others: deque[tuple[Pending, Settled]] = deque()
@@ -274,13 +278,15 @@ class MeshCore:
         self.now = now
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        next_look = self._close_silent(now)
+        if now >= self._looked + LOOK_S:
+            self._looked = now
+            self._look_at = self._close_silent(now)
         self.bridges.tick(now)
         if now >= self._checkpoint_at:
             self._checkpoint_at = now + self.options.checkpoint_s
             self.arrivals.checkpoint()
         self.pump()
-        return min(next_look, self._timers[0][0]) if self._timers else next_look
+        return min(self._look_at, self._timers[0][0]) if self._timers else self._look_at
 
     def _close_silent(self, now: float) -> float:
         hello_s = min(3 * self.options.heartbeat_s, self.options.stranger_s)

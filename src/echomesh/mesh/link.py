@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 256 << 10
 MOST_EVENTS: Final = 1000
+HOLD_S: Final = 0.005  # for so long what is short waits for the one before it
 MOST_SHORT: Final = 1  # messages of a topic on their way at once, unless there is a full one to send
 
 Topic = tuple[str, str]  # environment and name
@@ -34,9 +35,10 @@ Topic = tuple[str, str]  # environment and name
 class Sent:
     """A message of ours that the other end has not acknowledged: it reaches up to `behind` in our log."""
 
-    __slots__ = ("behind", "count", "done", "key", "size")
+    __slots__ = ("at", "behind", "count", "done", "key", "size")
 
-    def __init__(self, key: Topic, behind: int, count: int, size: int) -> None:
+    def __init__(self, key: Topic, behind: int, count: int, size: int, at: float) -> None:
+        self.at = at
         self.key = key
         self.behind = behind
         self.count = count
@@ -57,7 +59,7 @@ class Outgoing:
         """Behind the last of our own events that were sent: up to the next one, the other end need not expect any."""
         self.queued = False
         self.held = False
-        """Whether what there is waits for an acknowledgement, to go in one message with what comes until then."""
+        """Whether what there is waits for an acknowledgement, or a moment, to go with what comes until then."""
         self.refused = ""
 
 
@@ -145,8 +147,10 @@ class Link:
     def _send(self, key: Topic) -> bool:
         out, log = self._out[key], self.core.log
         environment, topic = key
-        out.held = self._is_short(key, out)
+        held, out.held = out.held, self._is_short(key, out)
         if out.held:
+            if not held:
+                self.core.later(out.sent[-1].at + HOLD_S, lambda: self._let_go(key, out))
             return False
         settled = self.core.arrivals.settled_up_to(environment, topic)
         most = MOST_EVENTS if settled is None else min(MOST_EVENTS, settled - out.next)
@@ -168,11 +172,15 @@ class Link:
 
     def _is_short(self, key: Topic, out: Outgoing) -> bool:
         # Each message costs both servers a commit, a sync and an acknowledgement, however little is in it.
-        if len(out.sent) < MOST_SHORT:
+        if len(out.sent) < MOST_SHORT or self.core.now >= out.sent[-1].at + HOLD_S:
             return False
         waiting = (self.core.log.bounds(*key) or (0, 0))[1] - out.next
         last = out.sent[-1]
         return waiting < MOST_EVENTS and waiting * last.size < BATCH_BYTES * last.count
+
+    def _let_go(self, key: Topic, out: Outgoing) -> None:
+        if out.held:
+            self.grew(*key)
 
     def _skip(self, key: Topic, out: Outgoing, behind: int) -> None:
         # Nothing of this is for the other end.
@@ -198,7 +206,7 @@ class Link:
         if origin is None:
             since, out.own_end = out.own_end, behind
         frame = events_frame(self._head(seq, key, log_id, first, way, since), records, begun, end)
-        sent = self._in_flight[seq] = Sent(key, behind, end - begun, len(frame))
+        sent = self._in_flight[seq] = Sent(key, behind, end - begun, len(frame), core.now)
         self._in_flight_bytes += len(frame)
         out.next = behind
         out.sent.append(sent)
@@ -236,8 +244,7 @@ class Link:
         else:
             # It could not keep them now (a full disk): the link begins anew, from what was acknowledged.
             self.pipe.close()
-        if out.held:
-            self.grew(*sent.key)
+        self._let_go(sent.key, out)
         self.pump()
         return True
 
