@@ -12,6 +12,7 @@ ctypedef struct map_t:
     char *base
     topic_t *topic
     int64_t wished              # up to where pages are there, or wished for
+    int64_t call                # of `copy`, which used it last
 
 
 cdef class Maps:
@@ -19,6 +20,7 @@ cdef class Maps:
     cdef int count, oldest
     cdef char *wishes[WISHES]   # where pages will be wanted soon
     cdef int64_t wished, granted
+    cdef int64_t calls          # of `copy`
     cdef bint crowded           # there are more topics than maps: what is wished for is gone before it is used
 
     cdef void wish(self, map_t *place, int64_t end) noexcept nogil

@@ -56,15 +56,17 @@ cdef class Maps:
         cdef map_t *place
         cdef void *made
         if t.map != NULL and t.map_turn == turn:
+            self.held[t.map_place].call = self.calls
             return t.map
+        place = &self.held[t.map_place if t.map != NULL else self.oldest]
+        if place.base != NULL and place.call == self.calls:
+            # This very call has a copy into it before it, and the memory may be another segment's as soon as it is free.
+            return NULL
         made = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
         if made == MAP_FAILED:
             return NULL
-        if t.map != NULL:
-            place = &self.held[t.map_place]
-        else:
+        if t.map == NULL:
             t.map_place = self.oldest
-            place = &self.held[self.oldest]
             self.oldest = (self.oldest + 1) % MAPS
         if place.base != NULL:
             munmap(place.base, MAP_BYTES)
@@ -74,6 +76,7 @@ cdef class Maps:
         place.base = <char *>made
         place.wished = 0
         place.topic = t
+        place.call = self.calls
         t.map = place.base
         t.map_turn = turn
         return t.map
@@ -104,6 +107,7 @@ cdef class Maps:
         cdef int64_t i = 0, at = 0, first = 0, gap
         cdef const write_t *w
         cdef char *target
+        self.calls += 1
         while i < count and used + 2 <= PARTS and i < MAPS:
             w = &writes[i]
             if w.length == 0:
