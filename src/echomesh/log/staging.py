@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _EXPIRY_STEP_NS: Final = 60 * 10**9
 _MOST_GIVEN_UP: Final = 4096
-
-
 GIVEN_UP: Final = "this run of its epoch was aborted"
 
 

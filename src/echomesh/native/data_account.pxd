@@ -23,7 +23,7 @@ cdef class Account(Origin):
     cdef bint give_back(self) except -1
 
 
-# Inline, since each message comes by here.
+# Inline, since each message comes by here. `noexcept` where there are numbers of C alone, and nothing that could raise.
 
 cdef enum:
     CREDITS_A_WINDOW = 4

@@ -3,6 +3,7 @@
 from echomesh.errors import EchomeshError
 from echomesh.native.data_frames cimport CREDIT, RELEASE, announce, frame_of, frame_t, put_frame
 
+
 cdef class Account(Origin):
     """The way back to one publisher."""
 
