@@ -13,6 +13,7 @@ from tests.log.support import EIO, ENOSPC, FOREVER
 from tests.mesh.state_faults_support import CALLS, decided, read_copy, written
 from tests.mesh.state_support import FaultyDisk, content, found, is_clean, opened
 from tests.support.counts import count
+from tests.support.descriptors import open_below
 
 
 @pytest.mark.parametrize("threaded", [False, True])
@@ -77,15 +78,15 @@ def test_while_the_disk_fails_no_sync_succeeds_and_the_old_file_stays(shm_dir: P
 def test_failures_and_compactions_leave_no_file_open(shm_dir: Path) -> None:
     disk = FaultyDisk()
     state = opened(shm_dir, disk, compact_bytes=100, clock=lambda: 0.0)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert len(open_below(shm_dir)) == 1
     for i in range(100):
         disk.fail["fdatasync"] = (i % 4, EIO)
         state.put(("a",), i)
         state.sync()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(open_below(shm_dir)) == 1
     disk.fail.clear()
     state.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+    assert open_below(shm_dir) == []
 
 
 def test_what_is_left_of_a_new_file_does_not_get_into_the_next(shm_dir: Path) -> None:

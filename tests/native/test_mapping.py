@@ -18,6 +18,7 @@ from echomesh.native.mapping import Mapping
 from echomesh.native.ring import Ring
 from tests.native.support.memory import RING_TRAILER
 from tests.native.support.processes import run_code
+from tests.support.descriptors import open_below
 
 
 @pytest.fixture
@@ -158,17 +159,13 @@ def test_a_mapping_for_reading_only_can_not_be_written(shm_dir: Path) -> None:
 
 
 def test_no_file_descriptor_stays_open(shm_dir: Path) -> None:
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = descriptors()
     kept = [Mapping.create(shm_dir / "file", 4096), Mapping.open(shm_dir / "file")]
     for _ in range(50):
         with pytest.raises(StorageError):
             Mapping.open(shm_dir)
         Doorbell.create(shm_dir / "bell")
         Doorbell.open(shm_dir / "bell")
-    assert descriptors() == before
+    assert open_below(shm_dir) == []
     assert len(kept) == 2
 
 

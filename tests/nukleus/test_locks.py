@@ -14,6 +14,7 @@ from echomesh.nukleus import locks
 from echomesh.nukleus.locks import KernelLock, holder, identity, turn
 from tests.nukleus import workers
 from tests.support.counts import count
+from tests.support.descriptors import open_below
 from tests.support.processes import kill, process, until
 
 
@@ -208,11 +209,8 @@ def test_a_lock_that_can_not_be_made_is_a_typed_error(shm_dir: Path) -> None:
 
 
 def test_no_descriptor_is_left_behind(shm_dir: Path) -> None:
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
     lock = KernelLock.acquire(shm_dir / "held")
-    before = descriptors()
+    assert open_below(shm_dir) == [str(shm_dir / "held")]
     for _ in range(count(50, 1000)):
         with turn(shm_dir / "lock", 1.0):
             holder(shm_dir / "lock")
@@ -220,5 +218,6 @@ def test_no_descriptor_is_left_behind(shm_dir: Path) -> None:
         holder(shm_dir / "lock")
         with pytest.raises(BusyError):
             KernelLock.acquire(shm_dir / "held")
-    assert descriptors() == before
+    assert open_below(shm_dir) == [str(shm_dir / "held")]
     lock.release()
+    assert open_below(shm_dir) == []
