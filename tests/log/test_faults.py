@@ -55,6 +55,21 @@ def test_when_the_disk_fails_for_good_appends_are_refused_and_reads_go_on(tmp_pa
     assert stored(tmp_path, "a")[:2] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize(("code", "expected"), [(ENOSPC, DiskFull), (EIO, LogReadOnly)])
+def test_a_disk_that_fails_while_the_log_is_closed_says_so_and_nothing_is_lost(
+    tmp_path: Path, code: int, expected: type[LogError]
+) -> None:
+    disk = FaultyStorage()
+    log = TopicLog(tmp_path, small(disk))
+    log.append_many("a", [b"1", b"2"])
+    disk.only, disk.fail["create"] = "checkpoint", (FOREVER, code)
+    with pytest.raises(expected, match=str(tmp_path)):
+        log.close()
+    with TopicLog(tmp_path, small()) as again:
+        assert again.append("a", b"3") == 2
+    assert stored(tmp_path, "a") == [b"1", b"2", b"3"]
+
+
 def test_a_failed_sync_of_the_segments_writes_them_again(tmp_path: Path) -> None:
     disk = FaultyStorage()
     log = TopicLog(tmp_path, small(disk))

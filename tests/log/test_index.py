@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echomesh.log import LogReader, TopicLog
-from echomesh.log.index import ENTRY_BYTES, STEP_BYTES, Index, Mark, by_offset, by_time, pack, unpack
+from echomesh.log.index import ENTRY_BYTES, STEP_BYTES, Index, Mark, pack, unpack
 from echomesh.log.index_mending import Mending
 from echomesh.log.layout import HEADER_BYTES
 from echomesh.log.stage_commit import StageCommit
@@ -245,11 +246,36 @@ def test_no_bytes_give_entries_that_can_not_be_true(entries: list[tuple[int, int
     assert unpack(data, 0, 6) == [], "the sum is that of one segment"
 
 
-def test_entries_are_found_by_offset_and_time() -> None:
-    marks = [Mark(0, 5, 64), Mark(10, 5, 1000), Mark(20, 9, 2000)]
-    assert [by_offset(marks, offset, 0) for offset in (0, 9, 10, 25)] == [(64, 0), (64, 0), (1000, 10), (2000, 20)]
-    assert [by_time(marks, time, 0) for time in (4, 5, 6, 10)] == [(64, 0), (64, 0), (1000, 10), (2000, 20)]
-    assert by_offset([], 7, 3) == by_time([], 7, 3) == (HEADER_BYTES, 3)
+def test_entries_are_found_by_offset_and_time(tmp_path: Path) -> None:
+    index = Index(RealStorage(), str(tmp_path), ID, 1, 0)
+    assert index.by_offset(7) == index.by_time(7) == (HEADER_BYTES, 0), "there is no file"
+    index.extend([Mark(0, 5, 64), Mark(10, 5, 1000), Mark(20, 9, 2000)])
+    assert [index.by_offset(offset) for offset in (0, 9, 10, 25)] == [(64, 0), (64, 0), (1000, 10), (2000, 20)]
+    assert [index.by_time(time) for time in (4, 5, 6, 10)] == [(64, 0), (64, 0), (1000, 10), (2000, 20)]
+
+
+@given(st.data())
+def test_what_is_found_is_the_last_entry_before_whatever_is_damaged(data: st.DataObject) -> None:
+    offsets = sorted(data.draw(st.sets(st.integers(0, 10_000), max_size=40)))
+    marks = [Mark(offset, offset // 3, 64 + 8 * offset) for offset in offsets]
+    with tempfile.TemporaryDirectory() as directory:
+        index = Index(RealStorage(), directory, ID, 1, 0)
+        if marks:
+            index.extend(marks)
+            good = data.draw(st.integers(0, len(marks)))
+            written = bytearray(Path(index.path).read_bytes())
+            for at in range(good * ENTRY_BYTES, len(written), ENTRY_BYTES):
+                written[at] ^= 1
+            Path(index.path).write_bytes(written)
+            marks = marks[:good]
+        offset = data.draw(st.integers(0, 10_000))
+        first = (HEADER_BYTES, 0)
+        assert index.by_offset(offset) == max(
+            [(mark.position, mark.offset) for mark in marks if mark.offset <= offset], default=first
+        )
+        assert index.by_time(offset // 3) == max(
+            [(mark.position, mark.offset) for mark in marks if mark.time_ns < offset // 3], default=first
+        )
 
 
 def test_entries_are_added_without_reading_the_others(tmp_path: Path) -> None:

@@ -212,3 +212,30 @@ def test_a_reader_whose_place_in_the_catalogue_belongs_to_an_older_one_begins_an
         log.append("e", b"x")
         assert [found.name for found in view.topics()] == ["b", "c" * 100]
         assert view.find("TST", "a/long/name/that/the/other/one/has/not") is None
+
+
+def test_a_reader_passes_over_the_few_events_that_others_had_without_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [b"%d" % number * 20 for number in range(400)]
+    with TopicLog(tmp_path, small(segment_bytes=1 << 20)) as log, LogReader(tmp_path) as reader:
+        log.append_many("a", events[:100])
+        topic = reader.topic("a")
+        for number in range(10):  # it learns how large they are
+            assert topic.read(number, max_records=1).events() == [events[number]]
+        monkeypatch.setattr(topic, "index_of", lambda base: pytest.fail("it searched"))
+        for number in (10, 13, 20, 51):
+            assert topic.read(number, max_bytes=1, max_records=1).events() == [events[number]]
+        assert topic.read(60, max_bytes=1 << 16, max_records=40).events() == events[60:100]
+        assert len(topic.read(100)) == 0
+        log.append_many("a", events[100:])
+        assert topic.read(130, max_records=7).events() == events[130:137]
+
+
+def test_a_reader_that_is_far_behind_or_ahead_of_what_is_wanted_searches(tmp_path: Path) -> None:
+    events = [b"%d" % number * 20 for number in range(4000)]
+    with TopicLog(tmp_path, small(segment_bytes=1 << 20)) as log, LogReader(tmp_path) as reader:
+        log.append_many("a", events)
+        topic = reader.topic("a")
+        for number in (0, 3900, 3901, 17, 18, 2000, 1999, 3999):
+            assert topic.read(number, max_bytes=1, max_records=1).events() == [events[number]]

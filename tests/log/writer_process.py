@@ -46,6 +46,7 @@ async def main(directory: str, start: int, choices: list[str]) -> None:
         upkeep.FIRST_S = upkeep.ROUND_S = 0.001  # type: ignore[misc]
     log = AsyncTopicLog(directory, options)
     number = start
+    assert not log.core.report.corrupt, log.core.report
     os.write(1, b"open\n")
 
     async def one(mine: int) -> None:

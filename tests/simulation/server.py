@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
+from echomesh.errors import LogError
 from echomesh.log.storage import PowerCut
 from echomesh.mesh.access import ClientRights
 from echomesh.mesh.bridging import Bridge
@@ -294,7 +295,7 @@ class Process:
         try:
             self.state.file.close()
             self.log.core.close()
-        except OSError as error:
+        except (OSError, LogError) as error:
             self.clock.note(self.host.name, f"can't leave all in order: {error}")
         self.clock.note(self.host.name, "has stopped")
         self.host.kill(power=False)

@@ -107,7 +107,8 @@ class DiskFull(LogError):
     def __init__(self, directory: str, wanted_bytes: int) -> None:
         self.directory = directory
         self.wanted_bytes = wanted_bytes
-        super().__init__(f"no room in {directory} for {wanted_bytes} bytes: free some, or keep less (retention)")
+        wanted = f" for {wanted_bytes} bytes" if wanted_bytes else ""
+        super().__init__(f"no room in {directory}{wanted}: free some, or keep less (retention)")
 
 
 class LogBusy(LogError):

@@ -5,7 +5,7 @@ Needs PyArrow, which the rest of the log does without: `pip install "echomesh[no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -53,15 +53,15 @@ SCHEMA: Final = pa.schema([(name, _TYPES[name]) for name in NAMES])
 """The columns of a batch: topic, offset, timestamp (of the append), then the event's own."""
 
 
-def schema(columns: Sequence[str] | None = None) -> pa.Schema:
+def schema(columns: Sequence[str] | None = None, never_null: Collection[str] = ()) -> pa.Schema:
     """The schema of these columns, in this order; of all of them by default."""
     if columns is None:
-        return SCHEMA
+        columns = NAMES
     if unknown := [name for name in columns if name not in _TYPES]:
         raise UsageError(f"no columns {', '.join(map(repr, unknown))}: there are {', '.join(NAMES)}")
     if len(set(columns)) != len(columns):
         raise UsageError(f"a column is there twice: {', '.join(columns)}")
-    return pa.schema([(name, _TYPES[name]) for name in columns])
+    return pa.schema([pa.field(name, _TYPES[name], name not in never_null) for name in columns])
 
 
 def batches(
@@ -121,7 +121,7 @@ def _converted(
     scanner = builder.scanner
     try:
         for batch in segment.batches(start, stop, builder.schema.names, scanner.max_bytes, scanner.max_rows):
-            yield batch
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=builder.schema)
             start += batch.num_rows
     except LogDamaged as error:
         raise LogCorrupt(topic.name, start, segment.last_of(start), f"{segment.path}: {error.reason}") from None
@@ -155,9 +155,11 @@ class Builder:
         columns: Sequence[str] | None = None,
         max_bytes: int = BATCH_BYTES,
         max_rows: int = BATCH_ROWS,
+        *,
+        never_null: Collection[str] = (),
     ) -> None:
         self.topic = topic
-        self.schema = schema(columns)
+        self.schema = schema(columns, never_null)
         if max_bytes < 1 or max_rows < 1:
             raise UsageError(f"a batch of {max_bytes} bytes and {max_rows} rows holds nothing")
         self.numbers = [NAMES.index(name) for name in self.schema.names]

@@ -335,6 +335,9 @@ class LogCore:
                 self.keeper.checkpoint(clean=True)
                 for topic in self.numbered:
                     topic.remove_memory()
+        except OSError as error:
+            # All that was acknowledged is in the journal, from which the next writer goes on.
+            raise self.refused(error, 0) from error
         finally:
             self.abandon()
 

@@ -19,18 +19,18 @@ FEWEST: Final = 16
 WIPED_BYTES: Final = 16  # a record without a length is none
 
 
-def allowed(wanted: int) -> int:
-    """How many segments may be open, of those wanted: a quarter of the files that the process may open.
+def allowed(wanted: int, part: int = 4) -> int:
+    """How many segments may be open, of those wanted: this part of the files that the process may open.
 
     Where that is less, the process's limit goes up as far as its hard limit lets it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 4 * wanted
+    needed = part * wanted
     if soft != resource.RLIM_INFINITY and soft < needed:
         raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
-        wanted = min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        wanted = min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // part)
     return max(FEWEST, wanted)
 
 

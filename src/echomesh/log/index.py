@@ -5,8 +5,7 @@ when read, and the index is made again from them when it is gone (`index_mending
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from echomesh.log.layout import HEADER_BYTES, header_sum, index_name
@@ -79,6 +78,35 @@ class Index:
         marks = unpack(data, self.base, self.seed)
         return marks, len(marks) * ENTRY_BYTES == len(data)
 
+    def by_offset(self, offset: int) -> tuple[int, int]:
+        """(position, offset) of a record at or before this offset."""
+        return self._last(lambda mark: mark.offset <= offset)
+
+    def by_time(self, time_ns: int) -> tuple[int, int]:
+        """(position, offset) of a record before the first that is not older than this."""
+        return self._last(lambda mark: mark.time_ns < time_ns)
+
+    def _last(self, early: Callable[[Mark], bool]) -> tuple[int, int]:
+        # A few looks into the file: a large segment has tens of thousands of entries.
+        found = HEADER_BYTES, self.base
+        try:
+            handle = self.storage.open(self.path)
+        except FileNotFoundError:
+            return found
+        try:
+            low, high = 0, self.storage.size(handle) // ENTRY_BYTES
+            while low < high:
+                middle = (low + high) // 2
+                marks = unpack(self.storage.pread(handle, ENTRY_BYTES, middle * ENTRY_BYTES), self.base, self.seed)
+                if marks and early(marks[0]):
+                    low = middle + 1
+                    found = marks[0].position, marks[0].offset
+                else:
+                    high = middle
+        finally:
+            self.storage.close(handle)
+        return found
+
     def extend(self, marks: list[Mark]) -> None:
         """Adds entries, which most often stand behind those in the file."""
         handle = self.storage.open(self.path, create=True)
@@ -125,15 +153,3 @@ def _ordered(marks: list[Mark]) -> list[Mark]:
         if not found or follows(mark, found[-1]):
             found.append(mark)
     return found
-
-
-def by_offset(marks: list[Mark], offset: int, base: int) -> tuple[int, int]:
-    """(position, offset) of a record at or before this offset."""
-    at = bisect_right(marks, offset, key=lambda mark: mark.offset)
-    return (marks[at - 1].position, marks[at - 1].offset) if at else (HEADER_BYTES, base)
-
-
-def by_time(marks: list[Mark], time_ns: int, base: int) -> tuple[int, int]:
-    """(position, offset) of a record before the first that is not older than this."""
-    at = bisect_left(marks, time_ns, key=lambda mark: mark.time_ns)
-    return (marks[at - 1].position, marks[at - 1].offset) if at else (HEADER_BYTES, base)

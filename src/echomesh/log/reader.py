@@ -46,6 +46,7 @@ class LogReader(Closing):
             raise FileGone(2, "no log in this directory", self.paths.root)
         self.log_id = found[:16]
         self.handles: OrderedDict[str, int] = OrderedDict()
+        self.max_handles = MAX_HANDLES
         self.sealed_only = on_network(self.paths.root) if sealed_only is None else sealed_only
         self.signature: tuple[object, ...] = ()  # of the files that the last look found
         self.unchanged_since = 0.0
@@ -159,7 +160,7 @@ class LogReader(Closing):
         if found is None:
             found = self.storage.open(path)
         self.handles[path] = found
-        if len(self.handles) > MAX_HANDLES:
+        if len(self.handles) > self.max_handles:
             self.storage.close(self.handles.popitem(last=False)[1])
         return found
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 1 << 20
 LEAST_BYTES: Final = 1 << 10
+NEAR_BYTES: Final = 1 << 14
 
 
 class TopicReader:
@@ -81,7 +82,8 @@ class TopicReader:
             raise LogCorrupt(self.name, offset, end - 1, self.directory) from None
 
     def _check(self, offset: int) -> int:
-        earliest, end = self.earliest, self.end
+        view = self.log.current()
+        earliest, end = view.earliest(self.number), view.high(self.number)
         if offset < earliest:
             raise OffsetGone(self.name, offset, earliest - 1)
         if offset > end:
@@ -100,9 +102,11 @@ class TopicReader:
         self._check_header(base, offset, until)
         position, first = self._find(base, offset)
         hinted = position != HEADER_BYTES
-        if first == offset:
-            max_bytes = min(max_bytes, self._left(base, position, until - offset))
         size = max_bytes
+        if first == offset or self.place == (base, first, position):
+            passed = (offset - first) * self.typical
+            size = min(max_bytes + passed, self._left(base, position, until - first))
+            max_bytes = min(max_bytes, size)
         while True:
             data = self._bytes(base, position, size)
             records = scan(data, 0, first, until, max_records, offset)
@@ -189,9 +193,11 @@ class TopicReader:
         return (self.bases[at - 1] if at else -1), until
 
     def _find(self, base: int, offset: int) -> tuple[int, int]:
-        if self.place[:2] == (base, offset):
-            return self.place[2], offset
-        return index.by_offset(self.index_of(base).load(), offset, base)
+        # Another reader may have had the few records since the last read: to pass over them costs less than a search.
+        known, first, position = self.place
+        if known == base and first <= offset and (offset - first) * self.typical <= NEAR_BYTES:
+            return position, first
+        return self.index_of(base).by_offset(offset)
 
     def index_of(self, base: int) -> index.Index:
         """The index of the segment that begins with this offset."""
@@ -249,7 +255,7 @@ class TopicReader:
         if low < end and (found := self.parquet_at(low)) is not None:
             offset = found[0].first_at(time_ns)
         else:
-            _, offset = index.by_time(self.index_of(low).load(), time_ns, low)
+            _, offset = self.index_of(low).by_time(time_ns)
         offset = min(max(offset, earliest), end)
         while offset < end:
             try:

@@ -52,6 +52,9 @@ class View(Protocol):
     def earliest(self, number: int) -> int:
         """The first offset that is still kept."""
 
+    def bounds(self, numbers: list[int]) -> list[tuple[int, int]]:
+        """(earliest, high) of each of these topics."""
+
     def patches(self, number: int, base: int) -> list[tuple[int, bytes]]:
         """(position, bytes) that belong into this segment, and may not be there yet."""
 
@@ -105,6 +108,9 @@ class LiveView:
     def earliest(self, number: int) -> int:
         return self.water.earliest(number)
 
+    def bounds(self, numbers: list[int]) -> list[tuple[int, int]]:
+        return self.water.bounds(numbers)
+
     def patches(self, number: int, base: int) -> list[tuple[int, bytes]]:
         return []
 
@@ -139,6 +145,9 @@ class StillView:
 
     def earliest(self, number: int) -> int:
         return self.ends[number].earliest
+
+    def bounds(self, numbers: list[int]) -> list[tuple[int, int]]:
+        return [(self.earliest(number), self.high(number)) for number in numbers]
 
     def patches(self, number: int, base: int) -> list[tuple[int, bytes]]:
         return self.overlay.get((number, base), [])

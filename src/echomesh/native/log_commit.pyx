@@ -43,6 +43,9 @@ cdef class Commits(Pushes):
 
     cdef lead(self, int status):
         # With the leadership, without the lock: what it takes to get a commit done or refused.
+        pthread_mutex_lock(&self.lock)
+        self.mending = True
+        pthread_mutex_unlock(&self.lock)
         try:
             while status not in (0, NOTHING):
                 if status == RAISED:
@@ -168,7 +171,7 @@ cdef class Commits(Pushes):
 
     cdef void hand_over(self) noexcept nogil:
         pthread_mutex_lock(&self.lock)
-        self.leader = False
+        self.leader = self.mending = False
         pthread_mutex_unlock(&self.lock)
         pthread_cond_broadcast(&self.changed)
         pthread_cond_signal(&self.work)

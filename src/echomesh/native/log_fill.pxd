@@ -51,6 +51,7 @@ cdef class Filling:
     cdef int64_t frame_limit, kept_limit, kept_soft, apart_over
     cdef int signal_fd              # an eventfd for an event loop, or -1
     cdef bint direct, wants_care, wants_journal, stopping
+    cdef bint mending               # the leader goes through the frames that are kept
     cdef bint kicked, turning       # for the thread of `run`: there is work; those who were answered may add to it,
     cdef bint in_turn               # and are just doing so
     cdef uint8_t log_key[16]        # the log id, by which events are hashed too

@@ -18,7 +18,7 @@ from echomesh.native.log_frame cimport (
 )
 from echomesh.native.log_sums cimport em_identity
 from echomesh.native.log_record cimport MAX_RECORD, ORIGIN, padded, record_size
-from echomesh.native.log_topic cimport Topic
+from echomesh.native.log_topic cimport Topic, end_t, move_end
 from echomesh.native.log_water cimport Watermarks, publish, ring_all
 
 cdef extern from "<unistd.h>" nogil:
@@ -221,10 +221,9 @@ cdef class Filling:
             if topic.window is not None:
                 topic.window.drop_from(topic.core.done_offset)
             raise self.failure(failed)
-        topic.core.done_offset = topic.core.next_offset
-        topic.core.done_base = topic.core.base
-        topic.core.done_position = topic.core.position
-        topic.core.done_time = topic.core.last_time
+        move_end(&topic.core, end_t(
+            topic.core.base, topic.core.position, topic.core.next_offset, topic.core.last_time
+        ))
         publish(topic.core.slot, topic.core.next_offset)
         ring_all(self.water.base)
 
@@ -258,11 +257,13 @@ cdef class Filling:
         pthread_mutex_unlock(&self.lock)
 
     def release(self, int64_t number) -> None:
-        """Forgets frames up to this number: their segments are synced."""
+        """Forgets frames up to this number: their segments are synced. Not while a leader may write them once more."""
         cdef frame_t *f
         cdef frame_t *left = NULL
         with nogil:
             pthread_mutex_lock(&self.lock)
+            while self.mending:
+                pthread_cond_wait(&self.changed, &self.lock)
             while self.kept_first != NULL and self.kept_first.number <= number:
                 f = self.kept_first
                 self.kept_first = f.next

@@ -22,7 +22,8 @@ ctypedef struct topic_t:
     uint32_t number
     int fd                          # of the segment, or -1
     int64_t next_offset, base, position, limit, last_time, index_at
-    int64_t done_offset, done_base, done_position, done_time    # as of the last commit
+    int64_t done_offset, done_base, done_position, done_time    # as of the last commit; others read them by `read_end`
+    int64_t done_version            # odd while they change
     int64_t hold                    # readers see nothing from this offset on: a staged commit is still being copied
     int64_t ticket                  # of the last frame with something of this topic
     char *slot

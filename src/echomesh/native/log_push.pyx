@@ -8,6 +8,7 @@ from echomesh.native.log_fill cimport (
     NOTHING, pthread_cond_broadcast, pthread_cond_signal, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from echomesh.native.log_frame cimport FRAME_HEADER, frame_new, frame_t, write_t
+from echomesh.native.log_topic cimport end_t, move_end
 from echomesh.native.log_water cimport ring_all, ring_slot, show
 
 cdef enum:
@@ -59,10 +60,7 @@ cdef class Pushes(Ahead):
         # Without the lock, which appends wait for: nobody else moves these ends while there is a leader.
         for i in range(f.write_count):
             w = &f.writes[i]
-            w.topic.done_offset = w.end_offset
-            w.topic.done_base = w.base
-            w.topic.done_position = w.position + w.length
-            w.topic.done_time = w.end_time
+            move_end(w.topic, end_t(w.base, w.position + w.length, w.end_offset, w.end_time))
             show(w.topic.slot, w.end_offset if w.end_offset < w.topic.hold else w.topic.hold)
         # One fence for all of them, between what is shown and the looks at who sleeps.
         em_fence()

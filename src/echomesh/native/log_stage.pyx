@@ -11,6 +11,7 @@ from libc.string cimport memcpy
 from echomesh.native.log_record cimport (
     HEADER, MAX_RECORD, RECORD_GOOD, Records, check_record, padded, record_size, write_record,
 )
+from echomesh.native.log_window cimport Window
 from echomesh.native.mesh_event cimport event_at
 
 
@@ -75,10 +76,10 @@ cdef class Layout:
     cdef readonly int64_t count, bytes
     cdef int64_t limit, piece_rows, piece_bytes
     cdef list full
-    cdef object window
+    cdef Window window
     cdef int64_t now
 
-    def __init__(self, int64_t limit, window, int64_t now):
+    def __init__(self, int64_t limit, Window window, int64_t now):
         self.limit = limit
         self.window = window
         self.now = now
@@ -92,8 +93,7 @@ cdef class Layout:
     cdef int add(self, const char *event, int64_t event_size) except -1:
         cdef int64_t size = padded(record_size(event_size, False))
         if self.window is not None:
-            if self.window.find(PyBytes_FromStringAndSize(event, event_size), self.now) == -1:
-                self.window.enter(self.count, self.now)
+            self.window.take(<const uint8_t *>event, event_size, self.count, self.now)
         self.count += 1
         self.bytes += size
         if self.piece_rows and self.piece_bytes + size > self.limit:

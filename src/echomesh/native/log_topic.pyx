@@ -3,7 +3,36 @@
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 from libc.string cimport memset
 
+from echomesh.native.atomics cimport em_acquire_fence, em_load64, em_release_fence, em_store64, em_yield
 from echomesh.native.log_water cimport Watermarks
+
+
+cdef void move_end(topic_t *t, end_t end) noexcept nogil:
+    # Only one thread at a time: the leader, or for a topic that is not journaled whoever appends to it.
+    em_store64(&t.done_version, t.done_version + 1)
+    em_release_fence()
+    t.done_base = end.base
+    t.done_position = end.position
+    t.done_offset = end.offset
+    t.done_time = end.time_ns
+    em_store64(&t.done_version, t.done_version + 1)
+
+
+cdef end_t read_end(topic_t *t) noexcept nogil:
+    # The end after one commit, never half of the next one's: a checkpoint with the offset of one and the position of the
+    # other would have the next writer put its first record over the last one.
+    cdef int64_t version
+    cdef end_t end
+    while True:
+        version = em_load64(&t.done_version)
+        end.base = t.done_base
+        end.position = t.done_position
+        end.offset = t.done_offset
+        end.time_ns = t.done_time
+        em_acquire_fence()
+        if not version & 1 and em_load64(&t.done_version) == version:
+            return end
+        em_yield()
 
 
 cdef class Topic:
@@ -22,10 +51,11 @@ cdef class Topic:
 
     def place(self, int64_t base, int64_t position, int64_t offset, int64_t last_time) -> None:
         """Sets the topic's end, as after recovery."""
-        self.core.base = self.core.done_base = base
-        self.core.position = self.core.done_position = position
-        self.core.next_offset = self.core.done_offset = offset
-        self.core.last_time = self.core.done_time = last_time
+        self.core.base = base
+        self.core.position = position
+        self.core.next_offset = offset
+        self.core.last_time = last_time
+        move_end(&self.core, end_t(base, position, offset, last_time))
 
     def bind(self, Watermarks water) -> None:
         """Which slot shows this topic's high-watermark."""
@@ -87,4 +117,5 @@ cdef class Topic:
     @property
     def done(self):
         """(segment, position, next offset, last time) as of the last commit."""
-        return self.core.done_base, self.core.done_position, self.core.done_offset, self.core.done_time
+        cdef end_t end = read_end(&self.core)
+        return end.base, end.position, end.offset, end.time_ns

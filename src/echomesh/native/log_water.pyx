@@ -146,6 +146,14 @@ cdef class Watermarks:
         """The first offset that is still kept."""
         return em_load64(self.slot(number) + SLOT_EARLIEST)
 
+    def bounds(self, list numbers not None) -> list:
+        """(earliest, high) of each of these topics."""
+        cdef int64_t number
+        return [
+            (em_load64(self.slot(number) + SLOT_EARLIEST), em_load64(self.slot(number) + SLOT_HIGH))
+            for number in numbers
+        ]
+
     def set_high(self, int64_t number, int64_t offset) -> None:
         """Lets readers see up to here."""
         publish(self.slot(number), offset)

@@ -31,6 +31,7 @@ cdef class Window:
     cdef void expect(self, const uint64_t *hash) noexcept nogil
     cdef int64_t look(self, const uint64_t *hash, int64_t now) noexcept nogil
     cdef void keep(self, const uint64_t *hash, int64_t offset, int64_t now) noexcept nogil
+    cdef void take(self, const uint8_t *event, int64_t size, int64_t offset, int64_t now) noexcept nogil
     cdef int64_t slot_of(self, const uint64_t *hash) noexcept nogil
     cdef void fill(self, int64_t slot, const uint64_t *hash, int64_t place) noexcept nogil
     cdef void remove(self, int64_t place) noexcept nogil

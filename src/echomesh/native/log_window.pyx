@@ -199,6 +199,12 @@ cdef class Window:
         self.fill(self.slot_of(hash), hash, place)
         self.last += 1
 
+    cdef void take(self, const uint8_t *event, int64_t size, int64_t offset, int64_t now) noexcept nogil:
+        # Remembers an event, unless there is a twin of it, or it names no source and id.
+        cdef uint64_t hash[2]
+        if size > 0 and em_identity(self.key, &self.source, event, size, hash) and self.look(hash, now) < 0:
+            self.keep(hash, offset, now)
+
     def find(self, const uint8_t[::1] event, int64_t now) -> int:
         """The offset of the event's twin in the window, -1 for none, -2 when the event names no source and id."""
         if event.shape[0] == 0 or not em_identity(self.key, &self.source, &event[0], event.shape[0], self.hash):
