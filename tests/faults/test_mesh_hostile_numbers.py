@@ -116,7 +116,8 @@ def test_who_refuses_everything_for_long_holds_a_bounded_number(shm_dir: Path) -
                         refused += 1
         (share,) = server.server.core.subscriptions.shares.values()
         assert 1000 <= len(share.waiting) == refused < total
-        client.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, Ack("shop", client.session_id, "TST", "orders/a", refused))
+        done = Ack("shop", client.session_id, "TST", "orders/a", refused, first=0)
+        client.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, done)
         assert protocol.body_of(await client.receive()).offset == refused, "it goes on once they are dealt with"
 
     run(shm_dir, test, MeshOptions(credit_bytes=20_000))

@@ -192,6 +192,7 @@ heartbeat = "60s"
 hello_within = "60s"
 [log]
 duplicate_bytes = 0
+kept_bytes = "16 MiB"
 """
 
 

@@ -13,54 +13,20 @@ from msgspec import Raw as RawBytes
 from echomesh.events import Event
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import (
-    Ack,
     AskOffsets,
     AskTopics,
-    Deliver,
     Disconnect,
     Fetch,
     Fetched,
-    Nack,
-    Nacked,
     Offsets,
     Publish,
-    Subscribe,
     Topics,
     Unsubscribe,
 )
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.mesh.options import MeshOptions
 from echomesh.native.log_record import scan
+from tests.mesh.commands import acknowledge, delivered, publish, subscribe
 from tests.mesh.support import Raw, Running, an_event, serving
-
-
-async def publish(client: Raw, topic: str, event: Event) -> int:
-    body = Publish(client.client_id, client.session_id, topic, RawBytes(event.encode()))
-    answer = await client.ask(Command.PUBLISH_MESSAGE_REQUEST, body)
-    assert answer.status == 0, answer.description
-    offset: int = protocol.body_of(answer).offset
-    return offset
-
-
-async def subscribe(client: Raw, *topics: str, start: Any = None, group: str | None = None) -> None:
-    answer = await client.ask(
-        Command.SUBSCRIBE_REQUEST, Subscribe(client.client_id, client.session_id, list(topics), start, group)
-    )
-    assert answer.status == 0, answer.description
-
-
-async def delivered(client: Raw) -> Deliver:
-    message = await client.receive()
-    assert message.command == Command.ASYNC_MESSAGE_TO_CLIENT
-    body: Deliver = protocol.body_of(message)
-    return body
-
-
-def acknowledge(client: Raw, topic: str, offset: int, **more: Any) -> None:
-    client.send(
-        Command.ASYNC_MESSAGE_TO_CLIENT_ACK,
-        Ack(client.client_id, client.session_id, "TST", topic, offset, **more),
-    )
 
 
 def test_a_heartbeat_needs_no_session(run: Callable[..., None]) -> None:
@@ -264,43 +230,6 @@ def test_a_slow_session_gets_no_more_than_its_credit_and_the_rest_waits(run: Cal
         assert [(await delivered(reader)).offset for _ in range(2)] == [3, 4]
 
     run(test)
-
-
-def test_a_refused_event_comes_again_and_then_goes_to_the_dead_letters(run: Callable[..., None]) -> None:
-    async def test(server: Running) -> None:
-        reader, publisher = await server.client("reader"), await server.publisher()
-        await subscribe(reader, "a", "dead/**")
-        await publish(publisher, "a", an_event(0))
-        await publish(publisher, "a", an_event(1))
-        got = 0
-        while got < 2:
-            got += len((await delivered(reader)).cloud_events)
-        tries = []
-        again: Deliver | None = None
-        for turn in range(3):
-            nack = Nack("reader", reader.session_id, "a", 0, delay=0.0, reason="no such order")
-            seq = reader.send(Command.NACK_REQUEST, nack)
-            told: Nacked | None = None
-            again = None
-            while told is None or (turn < 2 and again is None):
-                message = await reader.receive()
-                if message.seq == seq:
-                    told = protocol.body_of(message)
-                else:
-                    again = protocol.body_of(message)
-            tries.append((told.tries, told.dead))
-            if again is not None and turn < 2:
-                assert (again.topic, again.offset, again.tries) == ("a", 0, turn + 2)
-        assert tries == [(1, False), (2, False), (3, True)]
-        letter = again if again is not None and again.topic == "dead/a" else await delivered(reader)
-        event = Event.decode(letter.cloud_events[0])
-        assert (letter.topic, event.id) == ("dead/a", "e0")
-        assert (event.extensions["deadreason"], event.extensions["deadtries"]) == ("no such order", 3)
-        acknowledge(reader, "a", 2)
-        await reader.ask(Command.HEARTBEAT_REQUEST)
-        assert server.server.core.cursors.cursor("TST", ("client", "reader"), "a") == 2
-
-    run(test, MeshOptions(max_tries=3))
 
 
 def test_unsubscribing_ends_delivery_and_forgets(run: Callable[..., None]) -> None:

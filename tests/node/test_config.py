@@ -51,6 +51,7 @@ segment_bytes = 1048576
 duplicate_events = 10
 duplicate_time = 1.5
 duplicate_bytes = 0
+kept_bytes = "32 MiB"
 memory_topic_bytes = "2 MB"
 parquet_after = "90s"
 
@@ -104,6 +105,7 @@ def test_every_key_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.listen == Address("0.0.0.0", 5000)
     assert found.http.listen == Address("::1", 8080)
     assert (found.log.retention_time, found.log.retention_bytes) == (604800.0, 3 << 29)
+    assert found.log.kept_bytes == found.log.options().kept_bytes == 32 << 20
     assert found.log.memory_topic_bytes == 2_000_000
     assert (found.mesh.heartbeat, found.mesh.retry_after) == (0.5, 120.0)
     assert found.tls.key == Path("/h/server.key")

@@ -116,11 +116,17 @@ class Share:
         insort(self.returned, (offset, offset + 1))
 
     def goes_on_at(self, offset: int) -> None:
-        """Everything before `offset` needs not come again."""
-        self.waiting = {at for at in self.waiting if at >= offset}
+        """Nothing before `offset` needs to come again, but for what was refused."""
         kept = bisect_left(self.returned, (offset,))
-        before = self.returned[kept - 1] if kept else None
-        self.returned[:kept] = [(offset, before[1])] if before is not None and before[1] > offset else []
+        again = [run for run in self.returned[:kept] if run[0] in self.tries]
+        if kept and self.returned[kept - 1][1] > offset:
+            again.append((offset, self.returned[kept - 1][1]))
+        self.returned[:kept] = again
+
+    def forget_tries(self, first: int, end: int) -> None:
+        """What was refused of [first, end) was dealt with, unless it is still to come again."""
+        coming = self.waiting.union(run[0] for run in self.returned)
+        self.tries = {at: tries for at, tries in self.tries.items() if not first <= at < end or at in coming}
 
 
 class Delivery:
@@ -217,13 +223,14 @@ class Delivery:
             return False
         share = grant.share
         freed = grant.acknowledge(0 if first is None else first, min(offset, share.next))
-        if first is None and share.owner[0] == "client":
-            if share.waiting:
+        if share.owner[0] == "client":
+            if first is None:
+                share.goes_on_at(min(offset, share.next))
+            elif share.waiting:
+                share.waiting = {at for at in share.waiting if not first <= at < offset}
                 self.wake(grant)
-            share.goes_on_at(min(offset, share.next))
         if share.tries:
-            done = range(first or 0, offset)
-            share.tries = {at: tries for at, tries in share.tries.items() if at not in done}
+            share.forget_tries(first or 0, offset)
         self._freed(freed)
         if share.owner[0] == "group":
             self.wake(grant)

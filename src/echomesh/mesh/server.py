@@ -117,7 +117,8 @@ class MeshServer:
         self.core.state.flush()
         while self.core.dirty:
             dirty, self.core.dirty = self.core.dirty, []
-            for pipe in dirty:
+            # The last first: what is delivered leaves before the answer to who published it, who would be woken first.
+            for pipe in reversed(dirty):
                 if pipe.wire is not None:
                     pipe.wire.flush()
         while self.core.bridges.to_dial:

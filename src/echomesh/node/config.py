@@ -141,6 +141,11 @@ class LogConfig:
         size(),
         "Memory for that, for all topics together; with 0, no event is a duplicate.",
     ] = _LOG.duplicate_bytes
+    kept_bytes: Annotated[
+        int,
+        size(16 << 20, 1 << 36),
+        "Memory for events that are on disk in the journal and not yet in the segments; less of it costs speed.",
+    ] = _LOG.kept_bytes
     memory_topic_bytes: Annotated[
         int,
         size(1 << 20),
@@ -159,6 +164,7 @@ class LogConfig:
             retention_bytes=self.retention_bytes,
             retention_s=self.retention_time,
             parquet_after_s=self.parquet_after,
+            kept_bytes=self.kept_bytes,
             memory_topic_bytes=self.memory_topic_bytes,
             duplicate_events=self.duplicate_events,
             duplicate_s=self.duplicate_time,
