@@ -127,12 +127,13 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 def test_a_schema_may_choose_columns_and_not_change_them() -> None:
     from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
-    assert chosen(SOURCE_SCHEMA) == SOURCE_SCHEMA.names
-    assert chosen(StructType([StructField("id", StringType()), StructField("offset", LongType())])) == ["id", "offset"]
+    assert list(chosen(SOURCE_SCHEMA)) == SOURCE_SCHEMA.names
+    asked = StructType([StructField("id", StringType()), StructField("offset", LongType(), nullable=False)])
+    assert chosen(asked) == {"id": True, "offset": False}
     for wrong in (
         StructField("id", LongType()),
         StructField("identity", StringType()),
-        StructField("id", StringType(), nullable=False),
+        StructField("subject", StringType(), nullable=False),
         StructField("attributes", MapType(StringType(), StringType(), valueContainsNull=False)),
     ):
         with pytest.raises(UsageError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 import time
@@ -66,7 +67,7 @@ def remove(data: Path) -> int:
 def planned(found: options.SourceOptions) -> list[Part]:
     way = reach(found)
     try:
-        return parts(way, found, starts.batch(way, found), ["offset"])
+        return parts(way, found, starts.batch(way, found), {"offset": True})
     finally:
         way.close()
 
@@ -90,7 +91,7 @@ def chosen(data: Path, fail: bool = True) -> options.SourceOptions:
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One task for all, which gives its rows in many batches, and fetches little ahead."""
-    monkeypatch.setattr("echomesh.spark.plan.TASKS_A_CORE", 0)
+    monkeypatch.setattr("echomesh.spark.plan.LEAST_BYTES", 1 << 40)
     monkeypatch.setattr("echomesh.spark.source.BATCH_BYTES", 4096)
     monkeypatch.setattr("echomesh.spark.remote.FETCH_BYTES", 1 << 18)
     yield
@@ -181,9 +182,9 @@ class Gate:
 
 
 def gated(spark: SparkSession, log: Path, place: Path, tidy: Tidy, **given: Any) -> tuple[StreamingQuery, int]:
-    """Drains the topic; this is done to the log while the first rows are held up."""
+    """Drains the topic; this is done to the log while the first rows are held up, and with them the last tasks."""
     gate, ended = Gate(place), []
-    frame = stream(spark, log, "a", **given)
+    frame = stream(spark, log, "a", minPartitions=2 * len(os.sched_getaffinity(0)), **given)
     frame = frame.mapInArrow(gate.inside(), frame.schema)
     query = threading.Thread(target=lambda: ended.append(_drained(frame, place)))
     query.start()

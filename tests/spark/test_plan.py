@@ -52,9 +52,9 @@ def test_a_small_batch_is_one_task_and_a_large_one_several(data: Path) -> None:
     chosen = options.parse({"subscribe": "**", "path": str(data)})
     reach = LocalReach(str(data), "TST")
     small = [Range("a", 0, 10), Range("b", 3, 10), Range("b", 10, 10)]
-    assert [part.ranges for part in parts(reach, chosen, small, ["id"])] == [small[:2]]
-    assert len(parts(reach, chosen, [Range("large", 0, LEAST_BYTES // 50)], ["id"])) > 1
-    assert parts(reach, chosen, [Range("a", 5, 5)], ["id"]) == []
+    assert [part.ranges for part in parts(reach, chosen, small, {"id": True})] == [small[:2]]
+    assert len(parts(reach, chosen, [Range("large", 0, LEAST_BYTES // 50)], {"id": True})) > 1
+    assert parts(reach, chosen, [Range("a", 5, 5)], {"id": True}) == []
     reach.close()
 
 
@@ -62,7 +62,7 @@ def test_a_task_is_small_and_travels(data: Path) -> None:
     with opened(data) as log:
         log.append_many("a", made(10))
     reach = LocalReach(str(data), "TST")
-    (part,) = parts(reach, options.parse({"subscribe": "a", "path": str(data)}), [Range("a", 2, 9)], ["offset"])
+    (part,) = parts(reach, options.parse({"subscribe": "a", "path": str(data)}), [Range("a", 2, 9)], {"offset": True})
     reach.close()
     sent = pickle.dumps(part)
     assert len(sent) < 1000

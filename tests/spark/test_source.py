@@ -62,6 +62,11 @@ def test_only_the_columns_of_a_given_schema_are_read(spark: SparkSession, data: 
     reader = spark.read.format("echomesh").options(subscribe="a", path=str(data))
     assert reader.schema("id string, offset long").load().filter("offset = 7").collect() == [("7", 7)]
     assert reader.schema("offset long").load().count() == 10
+    whole = spark.read.format("echomesh").options(subscribe="a", path=str(data)).load()
+    assert [field.name for field in whole.schema if not field.nullable] == [
+        "topic", "offset", "timestamp", "id", "source", "type", "attributes",
+    ]  # fmt: skip
+    assert whole.select("id", "attributes").filter("offset = 7").collect() == [("7", {})]
     never_null = StructType([StructField("data", BinaryType(), nullable=False)])
     with pytest.raises(Exception, match="can't be declared as never null"):
         reader.schema(never_null).load().count()

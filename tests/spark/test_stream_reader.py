@@ -157,3 +157,20 @@ def test_a_topic_that_is_gone_is_loss(data: Path, tmp_path: Path) -> None:
     stream = reader(data, failOnDataLoss=False)
     assert stream.latestOffset(start, ReadAllAvailable())["topics"] == {"a": 10}
     assert stream.partitions(start, {**start, "log": "0" * 32}) == []
+
+
+def test_tasks_are_planned_from_what_was_measured_or_anew_and_both_are_the_same(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(data) as log:
+        log.append_many("a", made(50))
+        log.append_many("b", made(20))
+        stream = reader(data, startingOffsets="earliest", maxOffsetsPerTrigger=30)
+        start = stream.initialOffset()
+        end = stream.latestOffset(start, stream.getDefaultReadLimit())
+        again = reader(data, startingOffsets="earliest")  # as after a restart, from the checkpoint
+        assert [part.ranges for part in again.partitions(start, end)] == [
+            part.ranges for part in stream.partitions(start, end)
+        ]
+        monkeypatch.setattr(stream, "_bounds", lambda: pytest.fail("it looked again"))
+        assert sum(one.until - one.start for part in stream.partitions(start, end) for one in part.ranges) == 30

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from echomesh.errors import UsageError
 from echomesh.spark import options as source_options
 from echomesh.spark import starts
-from echomesh.spark.columns import TYPES, chosen
+from echomesh.spark.columns import TYPES, fields
 from echomesh.spark.local import LocalReach
 from echomesh.spark.options import SourceOptions
 from echomesh.spark.reach import Range
@@ -119,9 +119,7 @@ def _schema(columns: Sequence[str]) -> StructType:
         raise UsageError(f"columns is a list of names, not {columns!r}")
     if unknown := [name for name in columns if name not in TYPES]:
         raise UsageError(f"no column {unknown[0]!r}: there are {', '.join(TYPES)}")
-    made = StructType([StructField(name, TYPES[name]) for name in columns])
-    chosen(made)
-    return made
+    return fields(columns)
 
 
 def _texts(subscribe: str, options: Mapping[str, object]) -> dict[str, str]:

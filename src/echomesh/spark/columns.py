@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql.types import (
@@ -31,8 +32,8 @@ TYPES: Final[dict[str, DataType]] = {
     "data": BinaryType(),
     "attributes": MapType(StringType(), StringType()),
 }
-SOURCE_SCHEMA: Final = StructType([StructField(name, kind) for name, kind in TYPES.items()])
-"""What a read gives, unless `.schema()` asks for less."""
+ALWAYS: Final = frozenset({"topic", "offset", "timestamp", "id", "source", "type", "attributes"})
+"""Columns that are never null: Spark does not ask row by row whether they are."""
 
 _NEVER_NULL: Final = MapType(StringType(), StringType(), valueContainsNull=False)
 
@@ -41,19 +42,28 @@ SINK_COLUMNS: Final = tuple(name for name in TYPES if name not in _GIVEN)
 """What a write may have; `data` it must have."""
 
 
-def chosen(schema: StructType) -> list[str]:
-    """The columns that a schema asks for; `UsageError` when the source has not got them so."""
+def fields(names: Iterable[str]) -> StructType:
+    """The schema of these columns."""
+    return StructType([StructField(name, TYPES[name], name not in ALWAYS) for name in names])
+
+
+SOURCE_SCHEMA: Final = fields(TYPES)
+"""What a read gives, unless `.schema()` asks for less."""
+
+
+def chosen(schema: StructType) -> dict[str, bool]:
+    """The columns that a schema asks for, and whether it has them as nullable; `UsageError` when the source has not got
+    them so.
+    """
     for field in schema.fields:
         if field.name not in TYPES:
             raise UsageError(f"no column {field.name!r}: there are {', '.join(TYPES)}")
         wanted = TYPES[field.name]
-        if not field.nullable or field.dataType == _NEVER_NULL:
-            raise UsageError(
-                f"column {field.name!r} can't be declared as never null: Spark takes it from no Python source"
-            )
+        if field.dataType == _NEVER_NULL or not (field.nullable or field.name in ALWAYS):
+            raise UsageError(f"column {field.name!r} can't be declared as never null: not every event has it")
         if field.dataType != wanted:
             raise UsageError(
                 f"column {field.name!r} is {wanted.simpleString()}, not {field.dataType.simpleString()}: "
                 "read it as it is, and cast it then"
             )
-    return [field.name for field in schema.fields]
+    return {field.name: field.nullable for field in schema.fields}

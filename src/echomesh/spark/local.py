@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import DataLoss, HoleError, LogCorrupt, OffsetGone, OffsetsLost, UnknownTopic
 from echomesh.log import LogReader, Records, TopicReader, arrow
+from echomesh.log.handles import allowed
 from echomesh.log.layout import parquet_name
 from echomesh.log.segments import listed
+from echomesh.spark.garbage import settle
 from echomesh.spark.reach import Range
 from echomesh.spark.sizing import Sizes
 from echomesh.topics import Matcher
@@ -24,6 +26,8 @@ SAMPLE_BYTES: Final = 1 << 16
 KEPT_BEFORE: Final = 32
 KEPT_BYTES: Final = 1 << 14
 ALL_KEPT_BYTES: Final = 64 << 20
+WORKER_HANDLES: Final = 16384
+MANY_READERS: Final = 1024
 
 
 class _Topics:
@@ -35,6 +39,7 @@ class _Topics:
         self.listed: list[TopicName] = []
         self.names: dict[str, TopicName] = {}
         self.readers: dict[str, TopicReader] = {}
+        self.settle_at = MANY_READERS
 
     def look(self) -> None:
         """Sees what has come since; what a running writer does is seen at once in any case."""
@@ -53,6 +58,9 @@ class _Topics:
             if name not in self.names:
                 raise UnknownTopic(name, self.environment)
             reader = self.readers[name] = TopicReader(self.log, self.names[name])
+            if len(self.readers) == self.settle_at:
+                self.settle_at *= 2
+                settle()
         return reader
 
 
@@ -91,9 +99,9 @@ class LocalReach:
     def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
         """The first offset that is kept and the end, of each of these topics that there is."""
         found = self._topics()
-        view = found.log.current()
-        known = [(name, found.names[name].number) for name in topics if name in found.names]
-        return {name: (view.earliest(number), view.high(number)) for name, number in known}
+        known = [name for name in topics if name in found.names]
+        numbers = [found.names[name].number for name in known]
+        return dict(zip(known, found.log.current().bounds(numbers), strict=True))
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""
@@ -214,6 +222,9 @@ class LocalWay:
             found = None
         if found is None:
             found = _opened[key] = _Topics(*key)
+            # A worker reads its share of thousands of topics in each batch: opening a file takes longer than reading.
+            # Spark ends a worker that has nothing to do, and so lets deleted segments go.
+            found.log.max_handles = allowed(WORKER_HANDLES, 2)
         if found.log.log_id.hex() != self.log_id:
             raise DataLoss("", 0, 0, f"{self.directory} has become another log")
         found.look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from echomesh.spark.options import SourceOptions
 
 TASKS_A_CORE: Final = 2
+MUCH_BYTES: Final = 512 << 20  # for a task: it takes about a second, and less is not worth a second one for a core
 LEAST_BYTES: Final = 1 << 20  # what a task should have at least: starting one costs milliseconds
 
 
@@ -24,11 +25,18 @@ class Part(InputPartition):
 
     way: Way
     ranges: list[Range]
-    columns: list[str]
+    columns: dict[str, bool]  # and whether they are nullable
     fail_on_data_loss: bool
 
+    def __getstate__(self) -> dict[str, object]:
+        # Three long columns: Spark's pickler asks Python about each range, of which there may be thousands.
+        return {**self.__dict__, "ranges": list(zip(*self.ranges, strict=True))}
 
-def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns: list[str]) -> list[Part]:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, ranges=list(map(Range, *state["ranges"])))
+
+
+def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns: dict[str, bool]) -> list[Part]:
     """Tasks for these ranges."""
     ranges = [one for one in ranges if one.start < one.until]
     if not ranges:
@@ -43,7 +51,8 @@ def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns
 
 def _tasks(size: int, least: int | None) -> int:
     cores = len(os.sched_getaffinity(0))
-    return max(least or 1, min(TASKS_A_CORE * cores, size // LEAST_BYTES))
+    most = TASKS_A_CORE * cores if size > cores * MUCH_BYTES else cores
+    return max(least or 1, min(most, size // LEAST_BYTES))
 
 
 def pack(ranges: Sequence[Range], sizes: Sequence[int], tasks: int) -> Iterator[list[Range]]:
@@ -52,7 +61,12 @@ def pack(ranges: Sequence[Range], sizes: Sequence[int], tasks: int) -> Iterator[
     packed: list[Range] = []
     room = share
     left = tasks
-    for (topic, start, until), size in zip(ranges, sizes, strict=True):
+    for whole, size in zip(ranges, sizes, strict=True):
+        if size < room or left == 1:
+            packed.append(whole)
+            room -= size
+            continue
+        topic, start, until = whole
         each = max(size, 1) / (until - start)
         while start < until:
             stop = until if left == 1 else min(until, start + max(1, round(room / each)))

@@ -29,6 +29,8 @@ class _Seen(NamedTuple):
 
     def size(self, wanted: Range) -> float:
         """The bytes of the range."""
+        if len(self.marks) == 1:
+            return max(0, wanted.until - wanted.start) * self.marks[0][1]
         ends = [*self.marks[1:], (max(wanted.until, self.until), 0.0)]
         known = sum(
             max(0, min(wanted.until, end) - max(wanted.start, at)) * average
@@ -45,9 +47,15 @@ class Sizes:
         self.look = look
         self.seen: dict[str, _Seen] = {}
         self.usual = USUAL_BYTES
+        self.last: tuple[list[Range], list[int]] = [], []
 
     def of(self, ranges: Sequence[Range]) -> list[int]:
         """About how many bytes each of these has."""
+        if ranges != self.last[0]:  # a batch is measured once where it ends, and once for its tasks
+            self.last = list(ranges), self._of(ranges)
+        return self.last[1]
+
+    def _of(self, ranges: Sequence[Range]) -> list[int]:
         new = [one for one in ranges if one.topic not in self.seen or not self.seen[one.topic].fits(one)]
         for one in sorted(new, key=lambda one: one.start - one.until)[:TOPICS_AT_ONCE]:
             if (seen := self._looked(one)) is not None:

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from echomesh.errors import DataLoss, LogCorrupt, NotAnEvent, OffsetsLost
 from echomesh.log import arrow
 from echomesh.spark import columns, options, starts
+from echomesh.spark.garbage import settle_once
 from echomesh.spark.plan import Part, parts
 from echomesh.spark.reach import Range, Reach
 
@@ -66,10 +67,15 @@ class BatchReader(DataSourceReader):
 def read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task; none for the partition that Spark makes up when there are none."""
     if isinstance(partition, Part):
-        builder = arrow.Builder("", partition.columns, BATCH_BYTES)
+        settle_once()
+        builder = arrow.Builder("", list(partition.columns), BATCH_BYTES, never_null=_never_null(partition))
         for one in partition.ranges:
             yield from _scan(partition, one, builder)
         yield from builder.rest()
+
+
+def _never_null(part: Part) -> list[str]:
+    return [name for name, nullable in part.columns.items() if not nullable]
 
 
 def _scan(part: Part, wanted: Range, builder: arrow.Builder) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from echomesh.errors import DataLoss
 from echomesh.spark import columns, options, starts
 from echomesh.spark.cut import Cutter, Limits
+from echomesh.spark.garbage import settle_once
 from echomesh.spark.offsets import Offsets
 from echomesh.spark.options import Place
 from echomesh.spark.plan import Part, parts
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 SAID: Final = 1000  # gaps that are remembered
 
 
+class _Measured(NamedTuple):
+    """A batch whose end was asked for, and what is in it."""
+
+    start: Offsets
+    end: Offsets
+    ranges: list[Range]
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as they grow. Spark makes one for planning and one for the driver; only the latter opens the log."""
 
@@ -41,6 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.lost = 0
         self.said: set[str] = set()
         self.seen: Bounds | None = None
+        self.measured: _Measured | None = None
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -56,6 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The log, opened when it is needed first."""
         if self._reach is None:
             self._reach = reach(self.options)
+            settle_once()
         return self._reach
 
     def initialOffset(self) -> dict[str, Any]:
@@ -83,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         others = before.topics.keys() - bounds.keys()
         kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges}, events)
+        self.measured = _Measured(before, after, ranges)
         return start if after == before else after.json()
 
     def _limits(self, limit: ReadLimit) -> Limits:
@@ -103,12 +115,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         """What each task of the batch reads."""
-        until = Offsets.of(end)
+        begin, until = Offsets.of(start), Offsets.of(end)
+        if self.measured is not None and self.measured[:2] == (begin, until):
+            # Measured a moment ago; what is removed since then, its task finds out.
+            return parts(self.reach, self.options, self.measured.ranges, self.columns)
         bounds = self._bounds()
         if until.log_id != self.reach.log_id:
             self._lost(_another(until.log_id, self.reach.log_id))
             return []
-        return parts(self.reach, self.options, self._ranges(Offsets.of(start), bounds, until), self.columns)
+        return parts(self.reach, self.options, self._ranges(begin, bounds, until), self.columns)
 
     def _bounds(self) -> Bounds:
         return self.reach.bounds(self.reach.topics(self.options.subscribe))
@@ -130,7 +145,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = begin.get(topic, earliest)
             until = end if target is None else target.topics.get(topic, at)
             if at < until or topic in begin:  # a new topic counts from its first event on
-                ranges.append(Range(topic, *self._inside(topic, at, until, earliest, end)))
+                if not earliest <= at <= until <= end:
+                    at, until = self._inside(topic, at, until, earliest, end)
+                ranges.append(Range(topic, at, until))
         return ranges
 
     def _inside(self, topic: str, at: int, until: int, earliest: int, end: int) -> tuple[int, int]:
