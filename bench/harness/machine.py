@@ -8,6 +8,7 @@ import platform
 import resource
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,7 @@ def wait_until_quiet(patience: float) -> float:
 
 
 class OtherLoad:
-    """How many CPUs everybody else used since it was made.
-
-    Children count as ours once they have been waited for.
-    """
+    """How many CPUs everybody else used since it was made: all but this process and those that it began."""
 
     def __init__(self) -> None:
         self.start = _busy_seconds() - _own_seconds(), time.monotonic()
@@ -79,7 +77,23 @@ def _own_seconds() -> float:
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)
         total += usage.ru_utime + usage.ru_stime
-    return total
+    return total + _descendants_seconds()
+
+
+def _descendants_seconds() -> float:
+    # Of those that run still, with the children that each has waited for.
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended meanwhile
+                words = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(words[1])
+                ticks[int(entry.name)] = sum(map(int, words[11:15]))
+    own = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    return sum(ticks[pid] for pid in own - {os.getpid()}) / float(os.sysconf("SC_CLK_TCK"))
 
 
 def free_port() -> int:

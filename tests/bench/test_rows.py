@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from bench.harness.command import parts
-from bench.harness.machine import OtherLoad, machine
+from bench.harness.machine import OtherLoad, _own_seconds, machine
 from bench.harness.rows import Row, compare, row_of, write
 from bench.harness.table import table
 
@@ -45,6 +48,19 @@ def test_figures_that_make_no_pairs_are_refused() -> None:
 
 def test_a_case_without_figures_has_not_met_its_target() -> None:
     assert compare("case", [], "peer", [], unit="µs", target=1.0).met is False
+
+
+def test_what_a_running_child_uses_is_not_the_load_of_others() -> None:
+    before = _own_seconds()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        try:
+            until = time.monotonic() + 30
+            while _own_seconds() - before < 0.2 and time.monotonic() < until:
+                time.sleep(0.05)
+            assert _own_seconds() - before >= 0.2
+        finally:
+            child.kill()
+    assert _own_seconds() - before >= 0.2, "and is not when it has ended"
 
 
 def test_a_row_is_noisy_when_others_used_the_machine() -> None:

@@ -92,6 +92,16 @@ def stored_in(tables: Path) -> int:
     return sum(DeltaTable(tables / name).count() for name in names if (tables / name / "_delta_log").exists())
 
 
+def newest_window(tables: Path) -> float:
+    """When the newest window that is finished begins, in seconds of the epoch; 0 when there is none."""
+    from deltalake import DeltaTable
+
+    if not (tables / "windows" / "_delta_log").exists():
+        return 0.0
+    rows = DeltaTable(tables / "windows").to_pyarrow_table(columns=["window_start"]).to_pylist()
+    return max((_seconds(row["window_start"]) for row in rows), default=0.0)
+
+
 def count(account: Account, data: Path, tables: Path, window_s: float) -> Ledger:
     """All of it."""
     archive, quarantine = _rows(tables / "archive"), _rows(tables / "archive-quarantine")

@@ -170,6 +170,8 @@ class CityAct:
     async def _caught_up(self, act: Act) -> None:
         wanted = len(self.traffic.account.events)
         began = time.monotonic()
+        # A window ends behind the watermark, which is as long; and one more, to be sure.
+        finished = self.wall + max(self.traffic.account.by_second, default=0) - 4 * driver.WINDOW_S
 
         async def drawing() -> None:
             while True:
@@ -178,6 +180,10 @@ class CityAct:
         task = asyncio.create_task(drawing())
         try:
             await self._when(lambda: ledger.stored_in(self.data / "tables") >= wanted)
+            # The other two have a pace of their own.
+            if finished > self.wall:
+                await self._when(lambda: ledger.newest_window(self.data / "tables") >= finished)
+            await self._when(lambda: any(ledger.alerts_in(self.data)))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
