@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from echomesh.cli.common import stoppable
 from echomesh.cli.log_common import Range
+from echomesh.cli.log_read import Followed
 from echomesh.events import Event
 from echomesh.log import LogOptions, LogReader, TopicLog
 from tests.cli.log_support import PATIENCE_S, Log, event, filled
@@ -204,6 +206,31 @@ def test_tail_goes_on_over_writers_that_come_and_go(log: Log, topics: list[str])
                 assert json.loads(process.stdout.readline())["offset"] == i
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_tail_misses_no_writer_that_comes_and_goes_right_behind_its_look(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(log.data, {"orders": 1})
+    with LogReader(log.data) as reader, stoppable() as stop:
+        followed = Followed(reader, ["orders"], "TST", 10, skip=False)
+        assert [len(records) for _, records in followed.read(10)] == [1]
+        refresh = reader.refresh
+
+        def and_a_writer() -> None:
+            refresh()
+            monkeypatch.undo()
+            with TopicLog(log.data) as writer:
+                writer.append("orders", event(1))
+
+        monkeypatch.setattr(reader, "refresh", and_a_writer)
+        deadline, found = time.monotonic() + PATIENCE_S, 0
+        while not found and time.monotonic() < deadline:
+            before = followed.word()
+            found = sum(len(records) for _, records in followed.read(10))
+            if not found:
+                followed.sleep(before, stop)
+        assert found == 1
 
 
 def test_tail_ends_when_nobody_reads_it_any_more(log: Log) -> None:

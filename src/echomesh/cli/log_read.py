@@ -32,8 +32,9 @@ from echomesh.cli.log_common import (
 from echomesh.errors import BadEvent, LogCorrupt, OffsetsLost
 from echomesh.events import Event
 from echomesh.log import LogReader, Records, TopicReader
+from echomesh.log.lock import writer_of
 from echomesh.log.reader import ENVIRONMENT
-from echomesh.log.view import LiveView, signature
+from echomesh.log.view import LiveView
 from echomesh.topics import matches, parse_filter
 
 _LOOK_S = 0.1
@@ -162,14 +163,10 @@ class Followed:
     def word(self) -> int:
         """Changes whenever there is something new."""
         view = self.log.current()
-        return view.water.word if isinstance(view, LiveView) else self._writers()
-
-    def _writers(self) -> int:
-        # A writer that comes, even for a moment, replaces these files.
-        return hash(signature(self.log.storage, self.log.paths))
+        return view.water.word if isinstance(view, LiveView) else 0
 
     def sleep(self, before: int, stop: Stop) -> None:
-        """Until `word` is another one than `before`, for a second at the most."""
+        """Until there may be something new since `word` was `before`, for a second at the most."""
         view = self.log.current()
         if isinstance(view, LiveView):
             if len(self.topics) == 1 and not any("*" in name for name in self.filters):
@@ -177,10 +174,10 @@ class Followed:
                 view.water.wait(number, place, _IDLE_S)
             else:
                 view.water.wait_any(before, _IDLE_S)
+            if writer_of(self.log.paths.lock) == 0:
+                self.log.refresh()  # one that was killed has not shown its last commit
             return
         deadline = time.monotonic() + _IDLE_S
-        while time.monotonic() < deadline and not stop.asked:
+        while self.log.view is view and time.monotonic() < deadline and not stop.asked:
             time.sleep(_LOOK_S)
-            if self._writers() != before:
-                self.log.refresh()
-                return
+            self.log.look()
