@@ -25,6 +25,7 @@ def small(storage: Storage | None = None, **changes: Any) -> LogOptions:
         "duplicate_bytes": 0,
         "open_segments": 16,
         "lease_offsets": 16,
+        "adopt_bytes": 0,
     }
     if storage is not None:
         chosen["storage"] = storage
@@ -80,6 +81,11 @@ class FaultyStorage(RealStorage):
         if create:
             self._maybe("create", path)
         handle = super().open(path, create=create)
+        self.paths[handle] = path
+        return handle
+
+    def open_past_cache(self, path: str) -> int:
+        handle = super().open_past_cache(path)
         self.paths[handle] = path
         return handle
 

@@ -172,7 +172,7 @@ def test_rows_that_are_copied_behind_later_appends_get_their_entries_in_order(
         copy(commit)
 
     monkeypatch.setattr(StageCommit, "copy", late)
-    with TopicLog(tmp_path, small(segment_bytes=1 << 20)) as log:
+    with TopicLog(tmp_path, small(segment_bytes=1 << 20, adopt_bytes=1 << 20)) as log:
         log.append_many("a", EVENTS[:300])
         stage = log.stage("w", 0, "r")
         for event in EVENTS[300:900]:

@@ -66,8 +66,8 @@ def run_and_kill(directory: Path, start: int, life_s: float, *options: str) -> d
 
 @pytest.mark.parametrize(
     ("options", "life_s", "quick", "full"),
-    [([], 0.15, 25, 500), (["many"], 0.4, 8, 200), (["convert"], 1.0, 4, 100)],
-    ids=["appends", "appends to many topics", "converts"],
+    [([], 0.15, 25, 500), (["many"], 0.4, 8, 200), (["convert"], 1.0, 4, 100), (["staged"], 0.3, 8, 200)],
+    ids=["appends", "appends to many topics", "converts", "commits stages"],
 )
 def test_a_killed_writer_loses_nothing_that_it_acknowledged_and_readers_saw_nothing_that_vanished(
     tmp_path: Path, options: list[str], life_s: float, quick: int, full: int
@@ -95,6 +95,9 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged_and_readers_saw_noth
             log.core.keeper.care()
             assert not list(tmp_path.rglob("*.new"))
             assert list(tmp_path.rglob("*.parquet"))
+        if "staged" in options:
+            assert list(tmp_path.rglob("*.rows"))
+            assert not list(tmp_path.rglob("*.room"))
         for t, follower in enumerate(followers):
             assert still[t] == follower.seen
         numbers = {}

@@ -50,6 +50,25 @@ def staged(log: TopicLog, done: Acknowledged) -> None:
         log.core.keeper.care()
 
 
+def adopted(log: TopicLog, done: Acknowledged) -> None:
+    """Epochs whose stages become segments, between ordinary appends; each over two topics."""
+    for epoch in range(3):
+        log.append("t0", b"before %d" % epoch)
+        done.setdefault("t0", []).append(b"before %d" % epoch)
+        stages, rows = [], []
+        for part, size in enumerate((3, 4, 0, 3)):
+            stage = log.stage("w", epoch, "run", part)
+            for row in range(size):
+                rows.append((f"t{part % 2}", b"%d.%d.%d" % (epoch, part, row) * 20))
+                stage.add(*rows[-1])
+            stages.append(stage.close().stage)
+        log.commit("w", epoch, "run", stages)
+        for topic, event in rows:
+            done.setdefault(topic, []).append(event)
+        if epoch != 1:
+            log.core.keeper.care()
+
+
 def run(directory: Path, disk: SimulatedStorage, workload: Callable[[TopicLog, Acknowledged], None]) -> Acknowledged:
     done: Acknowledged = {}
     log = None
@@ -73,7 +92,7 @@ def check(directory: Path, disk: SimulatedStorage, done: Acknowledged, whole: Ac
         assert found == whole[topic][: len(found)]
 
 
-@pytest.mark.parametrize("workload", [appends, staged])
+@pytest.mark.parametrize("workload", [appends, staged, adopted])
 def test_no_acknowledged_event_is_lost_whenever_the_power_goes(
     tmp_path: Path, workload: Callable[[TopicLog, Acknowledged], None]
 ) -> None:
@@ -99,12 +118,15 @@ def test_no_acknowledged_event_is_lost_whenever_the_power_goes(
             assert stored(tmp_path, topic, again) == [*events, b"new"]
 
 
-def test_a_commit_is_all_or_nothing_over_its_topics_whenever_the_power_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workload", [staged, adopted])
+def test_a_commit_is_all_or_nothing_over_its_topics_whenever_the_power_goes(
+    tmp_path: Path, workload: Callable[[TopicLog, Acknowledged], None]
+) -> None:
     disk = SimulatedStorage()
-    run(tmp_path, disk, staged)
+    run(tmp_path, disk, workload)
     for cut in range(0, disk.steps, max(1, disk.steps // count(40, 10_000))):
         cut_disk = SimulatedStorage(cut, seed=cut)
-        run(tmp_path, cut_disk, staged)
+        run(tmp_path, cut_disk, workload)
         left = cut_disk.after_power_cut()
         with TopicLog(tmp_path, small(left)) as log:
             found = [event for _, topic in log.core.topics for event in stored(tmp_path, topic, left)]

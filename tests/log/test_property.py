@@ -55,6 +55,18 @@ class LogAgainstLists(RuleBasedStateMachine):
         assert self.log.commit("w", self.epoch, "r", [stage.close().stage]).rows == len(rows)
         self.epoch += 1
 
+    @rule(topic=TOPICS, parts=st.lists(st.lists(st.binary(max_size=300), max_size=6), min_size=1, max_size=4))
+    def commit_of_one_topic(self, topic: str, parts: list[list[bytes]]) -> None:
+        stages = []
+        for part, events in enumerate(parts):
+            stage = self.log.stage("w", self.epoch, "r", part)
+            for event in events:
+                stage.add(topic, event)
+                self.model.setdefault(topic, []).append(event)
+            stages.append(stage.close().stage)
+        assert self.log.commit("w", self.epoch, "r", stages).rows == sum(map(len, parts))
+        self.epoch += 1
+
     @rule()
     def care(self) -> None:
         self.log.core.keeper.care()

@@ -188,6 +188,11 @@ class Waiting(RealStorage):
         self.paths[handle] = path
         return handle
 
+    def open_past_cache(self, path: str) -> int:
+        handle = super().open_past_cache(path)
+        self.paths[handle] = path
+        return handle
+
     def allocate(self, handle: int, size: int) -> None:
         if self.where in self.paths[handle]:
             self.reached.set()
@@ -229,7 +234,7 @@ def test_nobody_waits_for_the_room_that_a_commit_needs_nor_for_its_copy(
 def test_a_topic_that_gets_full_while_room_is_made_is_given_segments_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with TopicLog(tmp_path, small(segment_bytes=4096)) as log:
+    with TopicLog(tmp_path, small(segment_bytes=4096, adopt_bytes=1 << 20)) as log:
         log.append("a", b"first")
         name = staged(log, {"a": [b"%d" % i * 50 for i in range(30)]})
         prepare = StageCommit._prepare

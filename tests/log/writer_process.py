@@ -1,7 +1,8 @@
 """A writer to be killed: appends numbered events, and says on stdout which ones were acknowledged.
 
 With `convert` its segments become Parquet files as soon as they are full, and it looks after its indexes without
-a pause. With `many` its events are small and go to many topics, so that they are copied before their commit.
+a pause. With `many` its events are small and go to many topics, so that they are copied before their commit. With
+`staged` it commits stages, which become segments, between appends.
 """
 
 from __future__ import annotations
@@ -32,6 +33,22 @@ def topics_of(options: list[str]) -> int:
     return MANY if "many" in options else TOPICS
 
 
+async def commit(log: AsyncTopicLog, start: int) -> int:
+    """Commits two stages of each topic at once; the number behind the last event in them."""
+    rows, stages = TOPICS * 20, []
+    for part in range(2):
+        for topic in range(TOPICS):
+            stage = await log.stage("w", start, "r", part)
+            for number in range(start + part * rows + topic, start + (part + 1) * rows, TOPICS):
+                await stage.add(f"t{number % TOPICS}", event(number, 200))
+            stages.append((await stage.close()).stage)
+    done = await log.commit("w", start, "r", stages)
+    for number in range(start, start + 2 * rows):
+        first, _ = done.offsets["TST", f"t{number % TOPICS}"]
+        os.write(1, b"%d %d\n" % (number, first + (number - start) // TOPICS))
+    return start + 2 * rows
+
+
 async def main(directory: str, start: int, choices: list[str]) -> None:
     convert, many, topics = "convert" in choices, "many" in choices, topics_of(choices)
     options = LogOptions(
@@ -40,6 +57,7 @@ async def main(directory: str, start: int, choices: list[str]) -> None:
         sync_interval_s=0.02,
         duplicate_bytes=0,
         parquet_after_s=0.0 if convert else None,
+        adopt_bytes=0,
     )
     if convert:
         importlib.import_module("echomesh.log.parquet")  # PyArrow takes longer to load than the process lives
@@ -54,6 +72,9 @@ async def main(directory: str, start: int, choices: list[str]) -> None:
         offset = await log.append(f"t{mine % topics}", event(mine, size))
         os.write(1, b"%d %d\n" % (mine, offset))
 
+    while "staged" in choices:
+        await asyncio.gather(*(one(number + i) for i in range(TOPICS * 3)))
+        number = await commit(log, number + TOPICS * 3)
     tasks: set[asyncio.Task[None]] = set()
     while True:
         while len(tasks) < (256 if many else 32):

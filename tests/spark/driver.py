@@ -101,7 +101,7 @@ class Killer(StreamWriter):
         session = connect(self.options, Purpose.PUBLISH)
         about, before = messages[0].about, self.end_of_topic()
         session.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", self.options.topic or ""))
-        stages = [message.stage for message in messages if message.stage is not None]
+        stages = [stage for message in messages for stage in message.stages]
         names, rows = [stage.stage for stage in stages], [stage.rows for stage in stages]
         checksums = [stage.checksum for stage in stages]
         body = Commit("", "", about.writer, about.epoch, about.run, names, rows, checksums)

@@ -45,6 +45,30 @@ def drain(frame: DataFrame, checkpoint: Path, **options: str) -> Any:
     return query
 
 
+# Large writes
+
+
+@pytest.mark.parametrize("way", ["path", "server"])
+def test_the_files_of_a_large_write_become_segments_with_each_row_once(
+    spark: SparkSession, node: NodeProcess, tmp_path: Path, way: str
+) -> None:
+    # Two tasks, each of which needs a second stage.
+    text = "cast(concat(cast(id as string), repeat(' ', 1000)) as binary) as data"
+    frame = spark.range(0, 70_000, 1, 2).selectExpr(text)
+    data = tmp_path / "log" if way == "path" else node.data
+    options = {"path": str(data)} if way == "path" else node.options
+    for round in range(2):
+        append(frame, topic="large", **options)
+        assert [int(event.data.strip()) for event in events_of(data, "large")] == [*range(70_000)] * (round + 1)
+    sizes = [path.stat().st_size for path in data.rglob("*.rows")]
+    assert len(sizes) == 8
+    assert max(sizes) < 64 << 20
+    read = spark.read.format("echomesh").options(subscribe="large", **options).load()
+    found = read.selectExpr("count(*)", "count(distinct offset)", "max(offset)").first()
+    assert found is not None
+    assert tuple(found) == (140_000, 140_000, 139_999)
+
+
 # Options and columns
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from echomesh.errors import HoleError, LogCorrupt, OffsetGone
 from echomesh.log import TopicReader, index
-from echomesh.log.layout import HEADER_BYTES, bases, converted, parquet_name, segment_name
+from echomesh.log.layout import HEADER_BYTES, parquet_name, segment_name
+from echomesh.log.segments import listed
 
 _BLOCK_BYTES = 512
 _LOOK_BYTES = 1 << 16
@@ -72,7 +73,7 @@ def topic_facts(topic: TopicReader) -> TopicFacts:
         except FileNotFoundError:
             continue  # retention was quicker
         taken += status.st_blocks * _BLOCK_BYTES
-        if entry.name.endswith((".seg", ".parquet")):
+        if entry.name.endswith((".seg", ".parquet", ".rows")):
             count += 1
             active = entry.name == segment_name(base)
             used += position if active else status.st_size
@@ -83,22 +84,22 @@ def segment_facts(topic: TopicReader) -> list[SegmentFacts]:
     """All segments of a topic, with the state of their indexes."""
     _, active, position = last_time(topic)
     end = topic.end
-    names = topic.log.storage.names(topic.directory)
-    parquet = set(converted(names))
-    firsts = sorted(base for base in {*bases(names), *parquet} if base < end or base == active)
+    there = listed(topic.log.storage, topic.directory)
+    parquet, stages = there.converted, there.adopted
+    firsts = [base for base in there.firsts if base < end or base == active]
     found = []
     for i, base in enumerate(firsts):
-        path = Path(topic.directory, parquet_name(base) if base in parquet else segment_name(base))
+        path = Path(topic.directory, parquet_name(base)) if base in parquet else Path(topic.path_of(base))
         try:
             status = path.stat()
         except FileNotFoundError:
             continue  # retention was quicker
-        sealed = i + 1 < len(firsts)
+        sealed = i + 1 < len(firsts) or base in stages
         used = status.st_size if sealed or base != active else position
         kind = "parquet" if base in parquet else "sealed" if sealed else "open"
         # A Parquet file finds its rows itself.
         index_state, entries = _index_state(topic, base, used) if kind != "parquet" else ("none", 0)
-        behind = firsts[i + 1] if sealed else end
+        behind = firsts[i + 1] if i + 1 < len(firsts) else end
         taken = status.st_blocks * _BLOCK_BYTES
         found.append(SegmentFacts(base, behind, used, taken, kind, index_state, entries, str(path)))
     return found

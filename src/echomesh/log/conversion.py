@@ -122,5 +122,5 @@ class Conversions:
 def _interrupted(found: Segments) -> bool:
     # A crash in a conversion leaves a part of the new file, or both.
     return any(name.endswith(_NEW) for name in found.names) or any(
-        segment_name(base) in found.names for base in found.converted
+        segment_name(base) in found.names or base in found.adopted for base in found.converted
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from echomesh.errors import LogDamaged, UsageError
+from echomesh.log.adopted import adopted, records_of
 from echomesh.log.layout import HEADER_BYTES, parquet_name
 from echomesh.log.segments import began_ns, listed
 from echomesh.native.log_record import Records, scan
@@ -46,6 +47,10 @@ def _recent(log: LogCore, topic: ActiveTopic, since: int) -> list[tuple[int, int
 
 
 def _records(log: LogCore, topic: ActiveTopic, base: int, until: int, since: int) -> Iterator[Records]:
+    stage = adopted(topic.directory, log.storage.names(topic.directory)).get(base)
+    if stage is not None:
+        yield from records_of(log.storage, stage)
+        return
     try:
         handle = log.open_segment(topic, base)
     except FileNotFoundError:

@@ -11,6 +11,7 @@ import msgspec
 
 from echomesh.errors import LogDamaged, StorageError
 from echomesh.log import rebuild, replay, state
+from echomesh.log.adopted import adopted
 from echomesh.log.layout import HEADER_BYTES, Paths, check_segment_header, segment_name
 from echomesh.log.lock import boot_id
 from echomesh.log.replay import Replay
@@ -160,11 +161,9 @@ class _Carrying:
             state.remember(self.state.writers, note)
             self.holding.commits.append(note)
             for share in note.shares:
-                last = share.runs[-1]
-                self._advance(
-                    share.number, share.first, last.base, last.position + last.bytes,
-                    share.first + share.count, note.time_ns,
-                )  # fmt: skip
+                base, position = share.runs[-1].end
+                end = share.first + share.count
+                self._advance(share.number, share.first, base, position, end, note.time_ns)
 
     def _advance(self, number: int, first: int, base: int, position: int, end: int, time_ns: int) -> None:
         topic = self._topic(number)
@@ -199,6 +198,8 @@ class _Carrying:
     def _follow(self, topic: TopicEnd, high: int, *, unbounded: bool) -> None:
         # Whole records at the place where the topic goes on.
         while topic.next_offset < high or unbounded:
+            if self._adopt(topic):
+                continue
             started = topic.position > 0
             data = self._rest(topic, topic.base if started else topic.next_offset)
             records = scan(data, 0, topic.next_offset, -1 if unbounded else high)
@@ -214,6 +215,17 @@ class _Carrying:
                 topic.base, topic.position = topic.next_offset, 0
             else:
                 return
+
+    def _adopt(self, topic: TopicEnd) -> bool:
+        # A stage that was given to the topic as its next segment.
+        directory = self.paths.topic(topic.number, topic.level, self.state.log_id)
+        found = adopted(directory, self.storage.names(directory)).get(topic.next_offset)
+        if found is None:
+            return False
+        self.holding.kept.append((topic.name, found.base, found.end - 1))
+        topic.base = topic.next_offset = found.end
+        topic.position, topic.last_time = 0, max(topic.last_time, found.time_ns)
+        return True
 
     def _go_on(self, topic: TopicEnd, length: int, offset: int, time_ns: int) -> None:
         if topic.position == 0:

@@ -102,6 +102,11 @@ def parquet_name(base: int) -> str:
     return f"{base:020d}.parquet"
 
 
+def adopted_name(base: int, time_ns: int, count: int) -> str:
+    """The file name of a stage that became the segment with this first offset, as it was."""
+    return f"{base:020d}-{time_ns}-{count}.rows"
+
+
 def converted(names: list[str]) -> list[int]:
     """The first offsets of the segments that were converted to Parquet, among these file names, in order."""
     return sorted(int(name[:-8]) for name in names if name.endswith(".parquet") and name[:-8].isdecimal())

@@ -26,6 +26,7 @@ class LogOptions:
     duplicate_s: float = 600.0
     duplicate_bytes: int = 256 << 20  # for all topics together; 0 keeps no window
     stage_expiry_s: float = 24 * 3600.0
+    adopt_bytes: int = 1 << 20  # stages of at least this size become segments as they are, instead of being copied
     frame_bytes: int = 8 << 20
     kept_bytes: int = 128 << 20
     line_bytes: int = 64 << 20  # of appends that an event loop has waiting for room

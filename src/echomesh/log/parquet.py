@@ -17,6 +17,7 @@ from typing import Final
 
 from echomesh.errors import LogCorrupt, LogDamaged, LogLocked, NotAnEvent, OffsetsLost
 from echomesh.log import state
+from echomesh.log.adopted import adopted, marks_of
 from echomesh.log.index_mending import Mending
 from echomesh.log.layout import Paths, converted, parquet_name, segment_name
 from echomesh.log.parquet_file import ParquetSegment, build, open_segment
@@ -117,7 +118,7 @@ def convert(
     None when it is too young, or `stopping` said so meanwhile.
     """
     log = topic.log
-    size = _size(log, f"{topic.directory}/{segment_name(base)}")
+    size = _size(log, topic.path_of(base))
     try:
         records = _whole(topic, base, behind)
         if records is None:
@@ -165,8 +166,11 @@ def _mark(topic: TopicReader, base: int) -> None:
     # The index stays: it says when the segment began, and costs next to nothing. So it must be there now.
     index = topic.index_of(base)
     marks, whole = index.read()
-    handle = topic.log.handle(f"{topic.directory}/{segment_name(base)}")
-    found = Mending(topic.log.storage, handle, base, topic.log.storage.size(handle)).missing(marks)
+    if base in topic.adopted:
+        found = None if marks else marks_of(topic.log.storage, topic.adopted[base])
+    else:
+        handle = topic.log.handle(topic.path_of(base))
+        found = Mending(topic.log.storage, handle, base, topic.log.storage.size(handle)).missing(marks)
     if found is not None or not whole:
         index.replace(marks if found is None else found)
 
@@ -190,7 +194,7 @@ def _replace(topic: TopicReader, base: int, data: bytes) -> None:
         # Retention has removed the segment meanwhile, and its files must not come back.
         storage.unlink(path)
         storage.unlink(topic.index_of(base).path)
-    storage.unlink(f"{directory}/{segment_name(base)}")
+    storage.unlink(topic.path_of(base))
 
 
 def tidy(topic: TopicReader) -> None:
@@ -200,8 +204,9 @@ def tidy(topic: TopicReader) -> None:
     for name in names:
         if name.endswith(".parquet" + _NEW):
             log.storage.unlink(f"{directory}/{name}")
+    stages = adopted(directory, names)
     for base in converted(names):
-        if segment_name(base) not in names:
+        if segment_name(base) not in names and base not in stages:
             continue
         try:
             open_segment(log, f"{directory}/{parquet_name(base)}", topic.number, base)
@@ -209,7 +214,7 @@ def tidy(topic: TopicReader) -> None:
             log.storage.unlink(f"{directory}/{parquet_name(base)}")
         else:
             log.storage.sync_directory(directory)
-            log.storage.unlink(f"{directory}/{segment_name(base)}")
+            log.storage.unlink(stages[base].path if base in stages else f"{directory}/{segment_name(base)}")
 
 
 def checkpointed(storage: Storage, paths: Paths) -> dict[int, int]:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from echomesh.log import state
+from echomesh.log.adopted import adopted
 from echomesh.log.layout import HEADER_BYTES, Paths, bases, converted, segment_name
 from echomesh.log.state import State, TopicEnd
 from echomesh.log.storage import Storage
@@ -67,10 +68,16 @@ def rebuild(storage: Storage, paths: Paths, log_id: bytes) -> State | None:
 
 def _find_end(storage: Storage, directory: str, topic: TopicEnd) -> None:
     names = storage.names(directory)
-    found = bases(names)
-    if not found:
+    found, stages = bases(names), adopted(directory, names)
+    topic.earliest = min([*found, *converted(names), *stages], default=0)
+    last = stages[max(stages)] if stages else None
+    if last is not None and (not found or found[-1] <= last.base):
+        topic.base = topic.next_offset = last.end
+        topic.last_time = last.time_ns
         return
-    topic.earliest = min([found[0], *converted(names)])
+    if not found:
+        topic.earliest = 0
+        return
     topic.base, topic.position, topic.next_offset = found[-1], HEADER_BYTES, found[-1]
     handle = storage.open(f"{directory}/{segment_name(topic.base)}")
     try:

@@ -5,14 +5,24 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from echomesh.errors import StageMissing
-from echomesh.log import rebuild, replay, state
+from echomesh.log import rebuild, replay, stage_copy, state
+from echomesh.log.adopted import Adopted, adopted
 from echomesh.log.holding import Hole, Range, apart_bytes, hold
 from echomesh.log.index import Index
-from echomesh.log.layout import HEADER_BYTES, Paths, bases, converted, index_name, segment_header, segment_name
+from echomesh.log.layout import (
+    HEADER_BYTES,
+    Paths,
+    adopted_name,
+    bases,
+    converted,
+    index_name,
+    segment_header,
+    segment_name,
+)
 from echomesh.log.state import CommitNote, State, TopicEnd
 from echomesh.log.storage import Storage
 from echomesh.native.log_frame import APART, RECORDS
@@ -58,6 +68,7 @@ class Recovery:
         self.handles: dict[tuple[int, int], int] = {}
         self.topics: dict[int, TopicEnd] = {}
         self.converted: dict[int, set[int]] = {}  # the segments of a topic that are Parquet files, whole and synced
+        self.adopted: dict[int, dict[int, Adopted]] = {}  # those that are stages
 
     def run(self) -> Recovered:
         """All of it; on disk, and in a new checkpoint, afterwards."""
@@ -91,6 +102,9 @@ class Recovery:
         if self.storage.exists(self.paths.topics):
             self.storage.sync_all(self.paths.root)
         state.save(self.storage, self.paths, found)
+        for note in holding.commits:
+            for stage in note.stages:
+                self.storage.unlink(stage_copy.path_of(self.paths, stage))
         return Recovered(found, found.sequence, report)
 
     def directory(self, number: int) -> str:
@@ -114,6 +128,25 @@ class Recovery:
         if number not in self.converted:
             self.converted[number] = set(converted(self.storage.names(self.directory(number))))
         return base in self.converted[number]
+
+    def _adopted(self, number: int) -> dict[int, Adopted]:
+        if number not in self.adopted:
+            directory = self.directory(number)
+            self.adopted[number] = adopted(directory, self.storage.names(directory))
+        return self.adopted[number]
+
+    def _adopt(self, number: int, stage: Adopted) -> None:
+        # What retention has removed since does not come back.
+        known = self._adopted(number)
+        if stage.base in known or self._is_converted(number, stage.base) or stage.end <= self.topics[number].earliest:
+            return
+        if not self.storage.exists(stage.path):
+            self.report.corrupt.append((self.topics[number].name, stage.base, stage.end - 1))
+            return
+        self.storage.mkdir(self.directory(number))
+        path = f"{self.directory(number)}/{adopted_name(stage.base, stage.time_ns, stage.count)}"
+        self.storage.link(stage.path, path)
+        known[stage.base] = replace(stage, path=path)
 
     def _put(self, number: int, base: int, position: int, data: bytes) -> None:
         if self._is_converted(number, base):
@@ -139,13 +172,15 @@ class Recovery:
                 self.report.corrupt.append((topic.name, end - 1, end - 1))
 
     def _copy(self, found: State, note: CommitNote) -> None:
+        for number, stage in stage_copy.adoptions(self.paths, note):
+            self._adopt(number, stage)
         try:
             self.roll_forward(found, note, self._put)
         except StageMissing as error:
             # It was copied before, or it is lost: the segments tell.
             self.report.notes.append(f"commit {note.epoch} of writer {note.writer!r} can't be copied again: {error}")
             for share in note.shares:
-                for run in share.runs:
+                for run in [run for run in share.runs if not run.stage]:
                     topic = self.topics[share.number]
                     self._check(Hole(topic, run.first, run.first + run.count, run.base, run.position))
 
@@ -154,6 +189,9 @@ class Recovery:
         expected, base, position = hole.first, hole.base, hole.position
         directory = self.directory(hole.topic.number)
         while expected < hole.until:
+            if (stage := self._adopted(hole.topic.number).get(base if position else expected)) is not None:
+                base, position, expected = 0, 0, max(stage.end, expected + 1)
+                continue
             if self._is_converted(hole.topic.number, base if position else expected):
                 # It was whole when it was converted; go on in the one behind it.
                 behind = [other for other in bases(self.storage.names(directory)) if other > expected]
@@ -175,6 +213,10 @@ class Recovery:
     def _cut(self, topic: TopicEnd) -> None:
         # What stands behind the end was never acknowledged.
         directory = self.directory(topic.number)
+        for stage in self._adopted(topic.number).values():
+            if stage.base >= topic.next_offset:
+                self.storage.unlink(stage.path)
+                self.storage.unlink(f"{directory}/{index_name(stage.base)}")
         for base in bases(self.storage.names(directory)):
             if base > topic.base or (topic.position == 0 and base == topic.base):
                 self.storage.unlink(f"{directory}/{segment_name(base)}")

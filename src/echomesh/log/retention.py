@@ -47,8 +47,9 @@ class Retention:
         # After a crash the checkpoint says what was removed, and that it was not lost.
         self.log.keeper.checkpoint()
         for topic, found in gone:
+            stages = listed(self.log.storage, topic.directory).adopted
             for base in found:
-                self.log.storage.unlink(topic.path(base))
+                self.log.storage.unlink(stages[base].path if base in stages else topic.path(base))
                 self.log.storage.unlink(f"{topic.directory}/{index_name(base)}")
                 self.log.storage.unlink(f"{topic.directory}/{parquet_name(base)}")
 
@@ -87,7 +88,8 @@ class Retention:
 
     def _size(self, topic: ActiveTopic, base: int) -> int:
         # Another process may convert a segment to Parquet at any time; both files are there for a moment.
-        for path in (f"{topic.directory}/{parquet_name(base)}", topic.path(base)):
+        stage = listed(self.log.storage, topic.directory).adopted.get(base)
+        for path in (f"{topic.directory}/{parquet_name(base)}", stage.path if stage else topic.path(base)):
             with suppress(FileNotFoundError):
                 handle = self.log.storage.open(path)
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from echomesh.log.adopted import Adopted, adopted
 from echomesh.log.index import Index
 from echomesh.log.layout import bases, converted
 from echomesh.log.storage import Storage
@@ -16,10 +17,11 @@ UNKNOWN_NS: Final = 1 << 62
 
 
 class Segments(NamedTuple):
-    """First offsets, in order, and which of them are those of Parquet files."""
+    """First offsets, in order, and which of them are those of Parquet files, and of stages."""
 
     firsts: list[int]
     converted: set[int]
+    adopted: dict[int, Adopted]
     names: set[str]
 
 
@@ -27,7 +29,8 @@ def listed(storage: Storage, directory: str) -> Segments:
     """What is in a topic's directory."""
     names = storage.names(directory)
     parquet = set(converted(names))
-    return Segments(sorted({*bases(names), *parquet}), parquet, set(names))
+    stages = adopted(directory, names)
+    return Segments(sorted({*bases(names), *parquet, *stages}), parquet, stages, set(names))
 
 
 def index_of(log: LogCore, topic: ActiveTopic, base: int) -> Index:
@@ -37,6 +40,9 @@ def index_of(log: LogCore, topic: ActiveTopic, base: int) -> Index:
 
 def began_ns(log: LogCore, topic: ActiveTopic, base: int) -> int:
     """When the first record of a segment was appended; far in the future when that can't be told."""
+    stage = adopted(topic.directory, log.storage.names(topic.directory)).get(base)
+    if stage is not None:
+        return stage.time_ns
     try:
         return topic.first_time(base)
     except FileNotFoundError:

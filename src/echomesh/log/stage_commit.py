@@ -6,16 +6,19 @@ taken under `slow`, in a moment.
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import sleep
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import LogError, LogReadOnly, StageMissing
 from echomesh.log import duplicates, rebuild, stage_copy, state
-from echomesh.log.layout import HEADER_BYTES, segment_header
-from echomesh.log.stage_copy import Ending, Key
+from echomesh.log.layout import HEADER_BYTES, adopted_name, segment_header
+from echomesh.log.stage_copy import Key, Stage
 from echomesh.log.state import CommitNote, Run, Share
+from echomesh.native.log_stage import Layout
 from echomesh.native.log_staged import CoveredWindow
 from echomesh.native.log_window import Window
 
@@ -29,32 +32,107 @@ _SETTLE_ROWS: Final = 4096
 _COPY_HANDLES: Final = 64
 
 
+_ROOM: Final = ".room"
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a topic gets of stages that become segments as they are."""
+
+    count: int
+    bytes: int
+
+
 class StageCommit:
     """The rows of some stages on their way into their topics."""
 
-    def __init__(self, log: LogCore, note: CommitNote, stages: list[tuple[str, Ending]]) -> None:
+    def __init__(self, log: LogCore, note: CommitNote, stages: list[tuple[str, Stage]], *, told: bool = False) -> None:
         self.log = log
         self.note = note
         self.stages = dict(stages)
         self.rows: dict[Key, Window] = {}  # hashes of the rows, against duplicates
-        self.layouts = stage_copy.lay_out(
-            log.storage, log.paths, stages, log.options.segment_bytes, note.time_ns, self._window
-        )
-        note.rows = sum(layout.count for layout in self.layouts.values())
-        self.topics = {key: log.topic(*key) for key in self.layouts}
-        for topic in self.topics.values():
-            if topic.level != "disk":
-                raise LogError(f"topic {topic.name!r} has the level {topic.level!r}: only `disk` takes staged rows")
         self.rooms: dict[Key, list[str]] = {}  # files that become segments
+        try:
+            self.whole = self._adoptable()
+            self._check(told)
+            self.layouts = self._lay_out()
+            note.rows = sum(layout.count for layout in self.layouts.values())
+            self.topics = {key: log.topic(*key) for key in self.layouts}
+            for topic in self.topics.values():
+                if topic.level != "disk":
+                    raise LogError(f"topic {topic.name!r} has the level {topic.level!r}: only `disk` takes staged rows")
+        except BaseException:
+            self._clear(list(self.rooms))
+            raise
 
     @property
     def offsets(self) -> dict[Key, tuple[int, int]]:
         """The first offset and the number of rows for each topic."""
         return {key: (share.first, share.count) for key, share in zip(self.topics, self.note.shares, strict=True)}
 
+    def _adoptable(self) -> dict[Key, list[str]]:
+        # The stages of topics that take theirs as segments: those with this topic alone, neither tiny nor too large.
+        found: dict[Key, list[str]] = {}
+        others: set[Key] = set()
+        for name, stage in self.stages.items():
+            topics = stage.ending.topics if stage.ending.rows else []
+            if len(topics) == 1 and stage.end <= self.log.options.segment_bytes:
+                found.setdefault(topics[0], []).append(name)
+            else:
+                others.update(topics)
+        least = self.log.options.adopt_bytes
+        return {
+            key: names
+            for key, names in found.items()
+            if key not in others
+            and sum(self.stages[name].end for name in names) >= least * len(names)
+            and self._link(key, names)
+        }
+
+    def _link(self, key: Key, names: list[str]) -> bool:
+        # Second names for the stages, which wait for the segments' own.
+        storage, paths = self.log.storage, self.log.paths
+        made: list[str] = []
+        try:
+            for name in names:
+                made.append(f"{paths.staging}/{uuid.uuid4().hex}{_ROOM}")
+                storage.link(stage_copy.path_of(paths, name), made[-1])
+        except OSError as error:
+            for path in made:
+                storage.unlink(path)
+            if error.errno in _NO_LINKS:
+                return False
+            raise self.log.refused(error, 0) from error
+        self.rooms[key] = made
+        return True
+
+    def _check(self, told: bool) -> None:
+        # A stage that becomes a segment and ends as its writer has `told` is whole, as it was synced. Should the disk
+        # have spoilt a row since, whoever reads that one is told, as with any other.
+        sure = {name for names in self.whole.values() for name in names} if told else set()
+        for name in self.stages.keys() - sure:
+            stage_copy.check(self.log.storage, self.log.paths, name)
+
+    def _lay_out(self) -> dict[Key, Layout | Whole]:
+        log, whole = self.log, {name for names in self.whole.values() for name in names}
+        copied = [(name, stage) for name, stage in self.stages.items() if name not in whole]
+        given = (log.options.segment_bytes, self.note.time_ns, self._window)
+        found: dict[Key, Layout | Whole] = dict(stage_copy.lay_out(log.storage, log.paths, copied, *given).items())
+        for key, names in self.whole.items():
+            stages = [self.stages[name] for name in names]
+            found[key] = Whole(sum(stage.ending.rows for stage in stages), sum(stage.end for stage in stages))
+            if self._is_windowed:
+                stage_copy.lay_out(log.storage, log.paths, [(name, self.stages[name]) for name in names], *given)
+        return found
+
+    @property
+    def _is_windowed(self) -> bool:
+        return self.log.options.duplicate_bytes > 0 and self.log.options.duplicate_events > 0
+
     def _window(self, key: Key) -> Window | None:
         options = self.log.options
-        if options.duplicate_bytes <= 0 or options.duplicate_events <= 0:
+        if not self._is_windowed:
             return None
         age_ns = int(options.duplicate_s * 1e9)
         made = self.rows[key] = Window(self.log.budget, self.log.log_id, options.duplicate_events, age_ns)
@@ -62,9 +140,8 @@ class StageCommit:
 
     def journal(self) -> None:
         """Takes offsets and places; the journal says so afterwards."""
-        log = self.log
+        log, ticket = self.log, None
         try:
-            ticket = None
             while ticket is None:
                 self._prepare()
                 with log.slow:
@@ -72,25 +149,36 @@ class StageCommit:
         except OSError as error:
             raise log.refused(error, sum(layout.bytes for layout in self.layouts.values())) from error
         finally:
-            for path in [path for paths in self.rooms.values() for path in paths]:
-                log.storage.unlink(path)
+            self._clear([key for key in self.rooms if key not in self.whole or ticket is None])
         log.commits.wait(ticket)
         try:
             log.check(ticket)
         except LogError:
             self._let_go()
+            self._clear(list(self.whole))
             raise
+
+    def _clear(self, keys: list[Key]) -> None:
+        # Files that became no segments.
+        for path in [path for key in keys for path in self.rooms[key]]:
+            self.log.storage.unlink(path)
 
     # Room on disk
 
     def _fits(self, key: Key) -> bool:
         # Whether the rows go on in the topic's segment; else they get segments of their own.
         topic = self.topics[key]
-        return topic.exists and topic.position + self.layouts[key].bytes <= self.log.options.segment_bytes
+        return (
+            key not in self.whole
+            and topic.exists
+            and topic.position + self.layouts[key].bytes <= self.log.options.segment_bytes
+        )
 
     def _prepare(self) -> None:
         for key, topic in self.topics.items():
             self._open_window(topic)
+            if key in self.whole:
+                self._make_directory(topic)
             if key in self.rooms:
                 continue
             self._extend(key)
@@ -125,13 +213,16 @@ class StageCommit:
         finally:
             storage.close(handle)
 
+    def _make_directory(self, topic: ActiveTopic) -> None:
+        self.log.storage.mkdir(topic.directory)
+        rebuild.write_name(self.log.storage, self.log.paths, topic.number, topic.environment, topic.name, topic.level)
+
     def _make_rooms(self, key: Key) -> None:
-        storage, topic = self.log.storage, self.topics[key]
+        storage, layout = self.log.storage, self.layouts[key]
         made = self.rooms[key] = []
-        storage.mkdir(topic.directory)
-        rebuild.write_name(storage, self.log.paths, topic.number, topic.environment, topic.name, topic.level)
-        for _, size in self.layouts[key].pieces:
-            made.append(f"{self.log.paths.staging}/{uuid.uuid4().hex}.room")
+        self._make_directory(self.topics[key])
+        for _, size in layout.pieces if isinstance(layout, Layout) else ():
+            made.append(f"{self.log.paths.staging}/{uuid.uuid4().hex}{_ROOM}")
             handle = storage.open(made[-1], create=True)
             try:
                 storage.allocate(handle, HEADER_BYTES + size)
@@ -170,9 +261,14 @@ class StageCommit:
         if key not in self.rooms:
             run = Run(topic.base, topic.position, first, layout.count, layout.bytes)
             return Share(topic.number, first, layout.count, [run])
+        if isinstance(layout, Layout):
+            pieces = [(HEADER_BYTES, rows, size, "") for rows, size in layout.pieces]
+        else:
+            stages = [(name, self.stages[name]) for name in self.whole[key]]
+            pieces = [(0, stage.ending.rows, stage.end, name) for name, stage in stages]
         runs: list[Run] = []
-        for rows, size in layout.pieces:
-            runs.append(Run(at, HEADER_BYTES, at, rows, size))
+        for position, rows, size, stage in pieces:
+            runs.append(Run(at, position, at, rows, size, stage))
             at += rows
         return Share(topic.number, first, layout.count, runs)
 
@@ -181,6 +277,8 @@ class StageCommit:
         storage = self.log.storage
         try:
             for (key, topic), share in zip(self.topics.items(), self.note.shares, strict=True):
+                if key in self.whole:
+                    continue  # what they hold must not be seen before the journal says so
                 for path, run in zip(self.rooms.get(key, ()), share.runs, strict=key in self.rooms):
                     handle = storage.open(path)
                     try:
@@ -194,7 +292,7 @@ class StageCommit:
 
     def _remove_placed(self) -> None:
         for (key, topic), share in zip(self.topics.items(), self.note.shares, strict=True):
-            for run in share.runs if key in self.rooms else ():
+            for run in share.runs if key in self.rooms and key not in self.whole else ():
                 # A segment that the topic had begun, and written nothing to, has been replaced by one like it.
                 if run.base == topic.base and topic.exists:
                     self.log.handles.let_go(topic)
@@ -207,9 +305,10 @@ class StageCommit:
         holds.append(share.first)
         topic.hold = min(holds)
         for run in share.runs:
+            base, position = run.end
             if key in self.rooms:
-                topic.turn_to(run.base)
-            topic.reserve(run.position + run.bytes, run.count, self.note.time_ns)
+                topic.turn_to(base)
+            topic.reserve(position, run.count, self.note.time_ns)
         topic.limit = 0
         if topic.window is not None and key in self.rows:
             topic.window = CoveredWindow(topic.window, self.rows[key], share.first, self.note.time_ns)
@@ -238,6 +337,7 @@ class StageCommit:
         """Copies the rows to their places; readers see them afterwards."""
         log = self.log
         try:
+            self._adopt()
             self._write()
         except (OSError, StageMissing) as error:
             # It is committed, and recovery will copy it; until then readers wait before it.
@@ -255,6 +355,16 @@ class StageCommit:
                 log.water.set_high(topic.number, min(topic.done[2], topic.hold))
         finally:
             log.commits.lead_no_more()
+
+    def _adopt(self) -> None:
+        for key, names in self.whole.items():
+            topic, first = self.topics[key], self.offsets[key][0]
+            for path, name in zip(self.rooms[key], names, strict=True):
+                stage = self.stages[name]
+                made = adopted_name(first, self.note.time_ns, stage.ending.rows)
+                self.log.storage.rename(path, f"{topic.directory}/{made}")
+                topic.marks.extend((first, first + row - 1, at, self.note.time_ns) for row, at in stage.ending.marks)
+                first += stage.ending.rows
 
     def _write(self) -> None:
         log = self.log

@@ -2,24 +2,25 @@
 are checked.
 
 Record 0 holds what the stage is for, 1 to n the rows (in `time_ns` the number of the row's topic), n + 1 the
-end: the names of the topics and the sum of all that is before.
+end: the names of the topics and the sum of all that is before. The last one says where the end stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import sleep
 from typing import Final, NamedTuple
 
 import msgspec
 
 from echomesh.errors import StageMissing
+from echomesh.log.adopted import Adopted
 from echomesh.log.index import STEP_BYTES
 from echomesh.log.layout import HEADER_BYTES, Paths
 from echomesh.log.state import CommitNote, TopicEnd
 from echomesh.log.storage import Storage
 from echomesh.native import log_stage
-from echomesh.native.log_record import SHORT, Records, scan
+from echomesh.native.log_record import SHORT, Records, encode, scan
 from echomesh.native.log_stage import Cursor, Layout
 from echomesh.native.log_sums import crc32c
 from echomesh.native.log_window import Window
@@ -41,6 +42,7 @@ class Ending(msgspec.Struct, array_like=True):
     topics: list[tuple[str, str]]  # environment, name
     rows: int
     checksum: int
+    marks: list[tuple[int, int]] = msgspec.field(default_factory=list)  # number and position of some rows
 
 
 class Stage(NamedTuple):
@@ -48,6 +50,7 @@ class Stage(NamedTuple):
 
     purpose: Purpose
     ending: Ending
+    end: int  # where the rows end
 
 
 Key = tuple[str, str]  # environment, name
@@ -55,12 +58,14 @@ Write = Callable[[int, int, int, bytes], None]  # topic, segment, position, byte
 Mark = Callable[[int, int, int, int], None]  # topic, segment, offset, position
 
 _CHUNK_BYTES: Final = 1 << 20
+_PURPOSE_BYTES: Final = 1 << 16
 _TURN_BYTES: Final = 1 << 18
 _COPY_BYTES: Final = 1 << 18  # of one topic, written at once
 _BUFFERED_BYTES: Final = 8 << 20  # of all topics
 _purpose = msgspec.msgpack.Decoder(Purpose).decode
 _ending = msgspec.msgpack.Decoder(Ending).decode
 pack = msgspec.msgpack.Encoder().encode
+TAIL_BYTES: Final = len(encode(0, 0, None, bytes(8)))
 
 
 def path_of(paths: Paths, stage: str) -> str:
@@ -70,15 +75,24 @@ def path_of(paths: Paths, stage: str) -> str:
     return f"{paths.staging}/{stage}.stage"
 
 
-def _batches(storage: Storage, paths: Paths, stage: str, chunk: int = _CHUNK_BYTES) -> Iterator[Records]:
-    # All records of the file, some at a time; whatever is not a record is an error.
+def _opened(storage: Storage, paths: Paths, stage: str) -> int:
     path = path_of(paths, stage)
     if not storage.exists(path):
         raise StageMissing(stage, "it is not there: never closed, aborted, or expired")
-    handle = storage.open(path)
+    return storage.open(path)
+
+
+def tail(position: int) -> bytes:
+    """The last record of a stage whose end stands there."""
+    return encode(0, -2, None, position.to_bytes(8, "little"))
+
+
+def _batches(storage: Storage, paths: Paths, stage: str, end: int, chunk: int = _CHUNK_BYTES) -> Iterator[Records]:
+    # All records before this position, some at a time; whatever is not a record is an error.
+    handle = _opened(storage, paths, stage)
     try:
         position, expected, size = 0, 0, chunk
-        while data := storage.pread(handle, size, position):
+        while data := storage.pread(handle, min(size, end - position), position):
             records = scan(data, 0, expected)
             if len(records):
                 yield records
@@ -91,42 +105,49 @@ def _batches(storage: Storage, paths: Paths, stage: str, chunk: int = _CHUNK_BYT
         storage.close(handle)
 
 
+def look(storage: Storage, paths: Paths, stage: str) -> Stage:
+    """The stage as its first and its last record tell it, or `StageMissing`; the rows are not looked at."""
+    handle = _opened(storage, paths, stage)
+    try:
+        size = storage.size(handle)
+        last = scan(storage.pread(handle, TAIL_BYTES, max(0, size - TAIL_BYTES)), 0, 0, max_records=1)
+        end = int.from_bytes(last[0][3], "little") if len(last) else size
+        ending = scan(storage.pread(handle, max(0, size - TAIL_BYTES - end), end), 0, -1, max_records=1)
+        first = scan(storage.pread(handle, _PURPOSE_BYTES, 0), 0, 0, max_records=1)
+        if not len(ending) or not len(first):
+            raise StageMissing(stage, "it is not whole: there is no end")
+        return Stage(_purpose(first[0][3]), _ending(ending[0][3]), end)
+    except msgspec.MsgspecError as error:
+        raise StageMissing(stage, f"it is not whole: {error}") from None
+    finally:
+        storage.close(handle)
+
+
 def check(storage: Storage, paths: Paths, stage: str) -> Stage:
     """The stage, every byte of it checked, or `StageMissing`."""
-    purpose, last, summed, pending = b"", b"", 0, b""
-    count = 0
-    for records in _batches(storage, paths, stage):
-        purpose = purpose or records[0][3]
-        raw = records.raw()
-        start = records.position(len(records) - 1)
-        summed = crc32c(raw[:start], crc32c(pending, summed))
-        pending, last = bytes(raw[start:]), records[len(records) - 1][3]
+    found = look(storage, paths, stage)
+    count = summed = 0
+    for records in _batches(storage, paths, stage, found.end):
         count += len(records)
-    try:
-        if count < 2:
-            raise ValueError("there is no end")
-        found = Stage(_purpose(purpose), _ending(last))
-        if found.ending.rows != count - 2 or found.ending.checksum != summed:
-            raise ValueError("rows are missing")
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise StageMissing(stage, f"it is not whole: {error}") from None
+        summed = crc32c(records.raw(), summed)
+    if (found.ending.rows, found.ending.checksum) != (count - 1, summed):
+        raise StageMissing(stage, "it is not whole: rows are missing")
     return found
 
 
-def _rows(storage: Storage, paths: Paths, stage: str) -> Iterator[Records]:
-    # The records of a stage that was checked.
+def _rows(storage: Storage, paths: Paths, name: str, stage: Stage) -> Iterator[Records]:
     try:
-        for records in _batches(storage, paths, stage, _TURN_BYTES):
+        for records in _batches(storage, paths, name, stage.end, _TURN_BYTES):
             yield records
             sleep(0)  # others who append want the interpreter too, and not only every 5 ms
     except ValueError as error:
-        raise StageMissing(stage, f"it is not whole: {error}") from None
+        raise StageMissing(name, f"it is not whole: {error}") from None
 
 
 def lay_out(
     storage: Storage,
     paths: Paths,
-    stages: list[tuple[str, Ending]],
+    stages: Sequence[tuple[str, Stage]],
     segment_bytes: int,
     now: int = 0,
     window: Callable[[Key], Window | None] = lambda key: None,
@@ -136,14 +157,14 @@ def lay_out(
     `window` gives a topic's window against duplicates; the rows are entered there, by their number in the topic.
     """
     found: dict[Key, Layout] = {}
-    for stage, ending in stages:
+    for name, stage in stages:
         layouts: list[Layout] = []
-        for key in ending.topics:
+        for key in stage.ending.topics:
             if key not in found:
                 found[key] = Layout(segment_bytes - HEADER_BYTES, window(key), now)
             layouts.append(found[key])
-        for records in _rows(storage, paths, stage):
-            log_stage.lay_out(records, ending.rows, layouts)
+        for records in _rows(storage, paths, name, stage):
+            log_stage.lay_out(records, stage.ending.rows, layouts)
     return {key: layout for key, layout in found.items() if layout.count}
 
 
@@ -154,7 +175,7 @@ def read_purpose(storage: Storage, path: str) -> Purpose | None:
     except FileNotFoundError:
         return None
     try:
-        data = storage.pread(handle, _CHUNK_BYTES >> 4, 0)
+        data = storage.pread(handle, _PURPOSE_BYTES, 0)
     finally:
         storage.close(handle)
     records = scan(data, 0, 0, max_records=1)
@@ -170,7 +191,7 @@ def copies(
     note: CommitNote,
     topics: dict[int, Key],
     mark: Mark | None = None,
-    checked: dict[str, Ending] | None = None,
+    checked: dict[str, Stage] | None = None,
 ) -> Iterator[tuple[int, int, int, bytes]]:
     """(topic, segment, position, bytes) of everything that a commit puts into segments, in bounded pieces.
 
@@ -178,21 +199,34 @@ def copies(
     rows, for an index.
     """
     cursors: dict[Key, Cursor] = {}
+    whole = {run.stage for share in note.shares for run in share.runs}
     for share in note.shares:
-        runs = [(run.base, run.position, run.first, run.count) for run in share.runs]
+        runs = [(run.base, run.position, run.first, run.count) for run in share.runs if not run.stage]
         cursors[topics[share.number]] = Cursor(share.number, runs)
     nowhere = Cursor(-1, ())
-    for stage in note.stages:
-        ending = checked[stage] if checked else check(storage, paths, stage).ending
-        into = [cursors.get(key, nowhere) for key in ending.topics]
-        for records in _rows(storage, paths, stage):
+    for name in note.stages:
+        if name in whole:
+            continue
+        stage = checked[name] if checked else check(storage, paths, name)
+        into = [cursors.get(key, nowhere) for key in stage.ending.topics]
+        for records in _rows(storage, paths, name, stage):
             marks: list[tuple[int, int, int, int]] = []
-            yield from log_stage.copy_rows(records, ending.rows, into, note.time_ns, _COPY_BYTES, STEP_BYTES, marks)
+            yield from log_stage.copy_rows(
+                records, stage.ending.rows, into, note.time_ns, _COPY_BYTES, STEP_BYTES, marks
+            )
             if mark is not None:
                 for found in marks:
                     mark(*found)
             if sum(cursor.size for cursor in into) >= _BUFFERED_BYTES:
                 yield from (cursor.take() for cursor in cursors.values() if cursor.size)
+
+
+def adoptions(paths: Paths, note: CommitNote) -> Iterator[tuple[int, Adopted]]:
+    """(topic, segment) of the stages that a commit makes segments as they are, where they waited for it."""
+    for share in note.shares:
+        for run in share.runs:
+            if run.stage:
+                yield share.number, Adopted(run.first, note.time_ns, run.count, path_of(paths, run.stage))
 
 
 def names(topics: list[TopicEnd]) -> dict[int, Key]:

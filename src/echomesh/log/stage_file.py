@@ -16,10 +16,13 @@ from typing import Final, NamedTuple
 from typing_extensions import Buffer
 
 from echomesh.log import stage_copy
+from echomesh.log.index import STEP_BYTES
 from echomesh.log.layout import Paths
 from echomesh.log.stage_copy import Ending, Key, Purpose
 from echomesh.log.storage import RealStorage, Storage
+from echomesh.log.storage.blocks import BlockFile
 from echomesh.native.log_record import encode
+from echomesh.native.log_stage import mark_block
 from echomesh.native.log_sums import crc32c
 
 WRITE_BYTES: Final = 1 << 20
@@ -37,7 +40,9 @@ class Staged(NamedTuple):
 class StageFile:
     """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
 
-    def __init__(self, storage: Storage, paths: Paths, purpose: Purpose, suffix: str = ".new") -> None:
+    def __init__(
+        self, storage: Storage, paths: Paths, purpose: Purpose, suffix: str = ".new", *, past_cache: bool = False
+    ) -> None:
         self.storage = storage
         self.paths = paths
         self.name = uuid.uuid4().hex
@@ -45,16 +50,20 @@ class StageFile:
         self.path = stage_copy.path_of(paths, self.name)
         self.topics: dict[Key, int] = {}
         self.rows = 0
-        self.position = 0
         self.checksum = 0
+        self.marks: list[tuple[int, int]] = []  # number and position of some rows, for an index
+        self.mark = 0
         self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
         self.fresh = self.path + suffix
-        self.handle = storage.open(self.fresh, create=True)
+        self.file = BlockFile(storage, self.fresh, past_cache=past_cache)
 
     def put(self, topic: str, event: Buffer, environment: str) -> bool:
         """Adds a row without writing; True when `flush` should be called."""
         number = self.topics.setdefault((environment, topic), len(self.topics))
         self.rows += 1
+        if self.position + len(self.buffer) >= self.mark:
+            self.marks.append((self.rows, self.position + len(self.buffer)))
+            self.mark = self.marks[-1][1] + STEP_BYTES
         self.buffer += encode(self.rows, number, None, event)
         return len(self.buffer) >= WRITE_BYTES
 
@@ -66,6 +75,7 @@ class StageFile:
         for key in topics:
             self.topics.setdefault(key, len(self.topics))
         self.flush()
+        self.mark = mark_block(rows, self.rows + 1, self.position, self.mark, STEP_BYTES, self.marks)
         self._write(rows)
         self.rows += count
 
@@ -76,28 +86,33 @@ class StageFile:
             self.buffer.clear()
 
     def _write(self, data: Buffer) -> None:
-        self.storage.pwrite(self.handle, bytes(data), self.position)
-        self.position += memoryview(data).nbytes
+        self.file.write(data)
         self.checksum = crc32c(data, self.checksum)
+
+    @property
+    def position(self) -> int:
+        """How many bytes it has."""
+        return self.file.size
 
     def finish(self) -> Staged:
         """Ends the stage; it is on disk afterwards."""
         try:
             self.flush()
             checksum = self.checksum
-            ending = Ending(list(self.topics), self.rows, checksum)
+            ending = Ending(list(self.topics), self.rows, checksum, self.marks)
             self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
+            self.buffer += stage_copy.tail(self.position)
             self.flush()
-            self.storage.fdatasync(self.handle)
+            self.file.sync()
             self.storage.rename(self.fresh, self.path)
             self.storage.sync_directory(self.paths.staging)
         finally:
-            self.storage.close(self.handle)
+            self.file.close()
         return Staged(self.name, self.rows, checksum)
 
     def drop(self) -> None:
         """Ends it, and its rows are gone."""
-        self.storage.close(self.handle)
+        self.file.close()
         self.storage.unlink(self.fresh)
 
 
@@ -110,8 +125,10 @@ def stage_beside(
         Paths(str(Path(directory).absolute())),
         Purpose(writer, epoch, run, part, time.time_ns()),
         BESIDE,
+        past_cache=True,
     )
-    made.flush()  # what it is for stands there from the beginning, so that the writer lets it be
+    made.flush()
+    made.file.flush()  # what it is for stands there from the beginning, so that the writer lets it be
     return made
 
 

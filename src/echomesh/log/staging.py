@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from echomesh.errors import FencedWriter, StageMissing, StaleWriter
 from echomesh.log import stage_copy, state
 from echomesh.log.stage_commit import StageCommit
-from echomesh.log.stage_copy import Ending, Purpose
+from echomesh.log.stage_copy import Purpose, Stage
 from echomesh.log.stage_file import BESIDE, Staged, StageFile
 from echomesh.log.state import CommitNote, State
 
@@ -158,7 +158,7 @@ class Stages:
             read = [(stage, self._read(stage, writer, epoch, run)) for stage in stages]
             _check_sums(read, sums)
             note = CommitNote(name, epoch, run, 0, log.options.clock(), stages, [], self._older(writer, run))
-            commit = StageCommit(log, note, read)
+            commit = StageCommit(log, note, read, told=sums is not None)
             commit.journal()
             state.remember(log.writers, note)
             for older in note.older_runs:
@@ -207,12 +207,12 @@ class Stages:
             raise StaleWriter(writer, epoch, last.epoch)
         return None
 
-    def _read(self, stage: str, writer: str, epoch: int, run: str) -> Ending:
-        found = stage_copy.check(self.log.storage, self.log.paths, stage)
+    def _read(self, stage: str, writer: str, epoch: int, run: str) -> Stage:
+        found = stage_copy.look(self.log.storage, self.log.paths, stage)
         meant = (found.purpose.writer, found.purpose.epoch, found.purpose.run)
         if meant != (writer, epoch, run):
             raise StageMissing(stage, f"it is of writer, epoch and run {meant}, not {(writer, epoch, run)}")
-        return found.ending
+        return found
 
     def _drop(self, writer: str, epoch: int, winners: set[str], run: str | None = None) -> None:
         winners = winners.union(*(stages for _, stages in self.copies))
@@ -306,13 +306,14 @@ class Stages:
                 self.log.storage.unlink(path)
 
 
-def _check_sums(found: Sequence[tuple[str, Ending]], sums: Sequence[tuple[int, int]] | None) -> None:
+def _check_sums(found: Sequence[tuple[str, Stage]], sums: Sequence[tuple[int, int]] | None) -> None:
     if sums is None:
         return
     if len(sums) != len(found):
         raise StageMissing(found[0][0] if found else "", f"{len(found)} stages are named, with {len(sums)} checksums")
-    for (stage, ending), (rows, checksum) in zip(found, sums, strict=True):
-        if (ending.rows, ending.checksum) != (rows, checksum):
+    for (name, stage), (rows, checksum) in zip(found, sums, strict=True):
+        has = stage.ending
+        if (has.rows, has.checksum) != (rows, checksum):
             raise StageMissing(
-                stage, f"it has {ending.rows} rows and checksum {ending.checksum:08x}, not {rows} and {checksum:08x}"
+                name, f"it has {has.rows} rows and checksum {has.checksum:08x}, not {rows} and {checksum:08x}"
             )

@@ -82,13 +82,19 @@ class LeaseNote(msgspec.Struct, array_like=True, tag="lease"):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """Records of a staged commit that stand one behind the other in a segment."""
+    """Records of a staged commit that stand one behind the other in a segment; with `stage`, that is the segment."""
 
     base: int
     position: int
     first: int
     count: int
     bytes: int
+    stage: str = ""
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The segment and the position where the topic goes on behind them."""
+        return (self.first + self.count, 0) if self.stage else (self.base, self.position + self.bytes)
 
 
 class Share(msgspec.Struct, array_like=True):

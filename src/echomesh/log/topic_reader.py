@@ -8,7 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import HoleError, LogBehind, LogCorrupt, LogDamaged, OffsetGone
-from echomesh.log import index
+from echomesh.log import adopted, index
+from echomesh.log.adopted import Adopted
 from echomesh.log.layout import (
     HEADER_BYTES,
     bases,
@@ -43,7 +44,8 @@ class TopicReader:
         self.bases: list[int] = []
         self.converted: set[int] = set()  # those of them that are Parquet files
         self.parquet: ParquetSegment | None = None  # the one that was read last
-        self.checked: set[int] = set()
+        self.adopted: dict[int, Adopted] = {}  # those of them that are stages
+        self.starts: dict[int, int] = {}  # of segments whose headers were checked, where their first record stands
         self.place = (-1, -1, -1)  # segment, offset and position behind the last read
         self.typical = 1 << 16  # bytes that a record may take, by those that were read last
         self.writer: Topic | None = None  # where the writer is in this process, and knows how far it has come
@@ -80,6 +82,10 @@ class TopicReader:
             return self._read(offset, end, max_bytes, max_records)
         except FileNotFoundError:
             raise LogCorrupt(self.name, offset, end - 1, self.directory) from None
+        except HoleError as hole:
+            if self.level != "disk":
+                raise
+            raise LogCorrupt(self.name, hole.first, hole.last, self.directory) from None
 
     def _check(self, offset: int) -> int:
         view = self.log.current()
@@ -99,9 +105,9 @@ class TopicReader:
                 return self._parquet(base).read(offset, max_bytes, min(max_records, until - offset))
             except LogDamaged as error:
                 raise self._damage(error, base, offset, until) from None
-        self._check_header(base, offset, until)
-        position, first = self._find(base, offset)
-        hinted = position != HEADER_BYTES
+        start = self._start(base, offset, until)
+        position, first = self._find(base, offset, start)
+        hinted = position != start
         size = max_bytes
         if first == offset or self.place == (base, first, position):
             passed = (offset - first) * self.typical
@@ -122,7 +128,7 @@ class TopicReader:
                 size = max_bytes  # a large record that was passed over is no reason to give more than was asked for
             elif hinted:
                 # The index, or what was remembered, may lie: the segment itself decides.
-                position, first, hinted = HEADER_BYTES, base, False
+                position, first, hinted = start, base, False
             elif records.stopped != BAD and self._listed() and self._segment(offset, end) != (base, until):
                 return self._read(offset, end, max_bytes, max_records)
             else:
@@ -146,7 +152,7 @@ class TopicReader:
         if found >= 0 and number == offset:
             return position + found
         last = number - 1 if found >= 0 else until - 1
-        raise LogCorrupt(self.name, max(first, offset), last, f"{self.directory}/{segment_name(base)}")
+        raise LogCorrupt(self.name, max(first, offset), last, self.path_of(base))
 
     def parquet_at(self, offset: int) -> tuple[ParquetSegment, int] | None:
         """The Parquet file that has this offset, and where its offsets end; None when it is in a segment."""
@@ -178,7 +184,8 @@ class TopicReader:
     def _listed(self) -> bool:
         names = self.log.storage.names(self.directory)
         self.converted = set(converted(names))
-        before, self.bases = self.bases, sorted({*bases(names), *self.converted})
+        self.adopted = self.log.current().staged(self.number) | adopted.adopted(self.directory, names)
+        before, self.bases = self.bases, sorted({*bases(names), *self.converted, *self.adopted})
         for number, base in self.log.current().segments(self.number):
             if number == self.number and base not in self.bases:
                 self.bases = sorted([*self.bases, base])
@@ -189,39 +196,55 @@ class TopicReader:
         if not self.bases or offset < self.bases[0]:
             self._listed()
         at = bisect_right(self.bases, offset)
+        if at and self._ends_before(self.bases[at - 1], offset):
+            self._listed()
+            at = bisect_right(self.bases, offset)
         until = min(end, self.bases[at]) if at < len(self.bases) else end
-        return (self.bases[at - 1] if at else -1), until
+        missing = not at or self._ends_before(self.bases[at - 1], offset)
+        return (-1 if missing else self.bases[at - 1]), until
 
-    def _find(self, base: int, offset: int) -> tuple[int, int]:
+    def _ends_before(self, base: int, offset: int) -> bool:
+        # A stage says itself where it ends: what follows is in a segment that is not known here yet.
+        return base in self.adopted and offset >= self.adopted[base].end
+
+    def _find(self, base: int, offset: int, start: int) -> tuple[int, int]:
         # Another reader may have had the few records since the last read: to pass over them costs less than a search.
         known, first, position = self.place
         if known == base and first <= offset and (offset - first) * self.typical <= NEAR_BYTES:
             return position, first
-        return self.index_of(base).by_offset(offset)
+        position, first = self.index_of(base).by_offset(offset)
+        return (start if first == base else position), first
 
     def index_of(self, base: int) -> index.Index:
         """The index of the segment that begins with this offset."""
         return index.Index(self.log.storage, self.directory, self.log.log_id, self.number, base)
 
-    def _check_header(self, base: int, offset: int, until: int) -> None:
-        if base in self.checked:
-            return
-        path = f"{self.directory}/{segment_name(base)}"
-        if not self.log.current().patches(self.number, base):
+    def path_of(self, base: int) -> str:
+        """The file of the segment that begins with this offset, before it was converted."""
+        if base not in self.bases:
+            self._listed()
+        return self.adopted[base].path if base in self.adopted else f"{self.directory}/{segment_name(base)}"
+
+    def _start(self, base: int, offset: int, until: int) -> int:
+        # Where the segment's first record stands; its header is looked at once.
+        if base not in self.starts:
+            path, storage = self.path_of(base), self.log.storage
+            found = HEADER_BYTES
             try:
-                check_segment_header(
-                    self.log.storage.pread(self.log.handle(path), HEADER_BYTES, 0),
-                    path,
-                    self.log.log_id,
-                    self.number,
-                    base,
-                )
+                if base in self.adopted:
+                    found = adopted.start_of(storage, self.log.handle(path), self.adopted[base])
+                elif not self.log.current().patches(self.number, base):
+                    head = storage.pread(self.log.handle(path), HEADER_BYTES, 0)
+                    check_segment_header(head, path, self.log.log_id, self.number, base)
             except LogDamaged:
                 raise LogCorrupt(self.name, offset, until - 1, path) from None
-        self.checked.add(base)
+            self.starts[base] = found
+        return self.starts[base]
 
     def _bytes(self, base: int, position: int, size: int) -> bytes:
-        path = f"{self.directory}/{segment_name(base)}"
+        path = self.path_of(base)
+        if base in self.adopted:
+            return adopted.read(self.log.storage, self.log.handle(path), self.adopted[base], size, position)
         patches = self.log.current().patches(self.number, base)
         try:
             handle = self.log.handle(path)

@@ -13,6 +13,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import EchomeshError
+from echomesh.log.adopted import marks_of
 from echomesh.log.conversion import Conversions
 from echomesh.log.index import Mark
 from echomesh.log.index_mending import Mending
@@ -126,6 +127,9 @@ class Upkeep:
         marks, whole = index.read()
         if base in found.converted:
             made = None if whole and marks else self.conversions.marks(topic, base)
+            end = 1 << 62
+        elif base in found.adopted:
+            made = None if whole and marks else marks_of(self.log.storage, found.adopted[base])
             end = 1 << 62
         else:
             try:

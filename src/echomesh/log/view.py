@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from echomesh.errors import LogDamaged, StageMissing, StorageError
 from echomesh.log import catalogue, stage_copy
+from echomesh.log.adopted import Adopted
 from echomesh.log.holding import hold, load_state
 from echomesh.log.layout import HEADER_BYTES, Paths, bases, segment_name
 from echomesh.log.lock import boot_id, writer_of
@@ -60,6 +61,9 @@ class View(Protocol):
 
     def segments(self, number: int) -> list[tuple[int, int]]:
         """(topic, first offset) of segments that may not be there yet."""
+
+    def staged(self, number: int) -> dict[int, Adopted]:
+        """Stages that are segments of this topic, and may not stand among them yet."""
 
     def stale(self) -> bool:
         """Whether a newer view should be asked for."""
@@ -117,6 +121,9 @@ class LiveView:
     def segments(self, number: int) -> list[tuple[int, int]]:
         return []
 
+    def staged(self, number: int) -> dict[int, Adopted]:
+        return {}
+
     def stale(self) -> bool:
         return self.water.replaced
 
@@ -129,6 +136,7 @@ class StillView:
     names: list[TopicName]
     ends: dict[int, TopicEnd]
     overlay: dict[tuple[int, int], list[tuple[int, bytes]]] = field(default_factory=dict)
+    stages: dict[int, dict[int, Adopted]] = field(default_factory=dict)
 
     def topics(self) -> list[TopicName]:
         return self.names
@@ -154,6 +162,9 @@ class StillView:
 
     def segments(self, number: int) -> list[tuple[int, int]]:
         return [key for key in self.overlay if key[0] == number]
+
+    def staged(self, number: int) -> dict[int, Adopted]:
+        return self.stages.get(number, {})
 
     def stale(self) -> bool:
         return True
@@ -222,6 +233,8 @@ def still(storage: Storage, paths: Paths, log_id: bytes) -> StillView:
         with suppress(StageMissing):
             for number, base, position, data in stage_copy.copies(storage, paths, note, stage_copy.names(found.topics)):
                 view.overlay.setdefault((number, base), []).append((position, data))
+        for number, segment in stage_copy.adoptions(paths, note):
+            view.stages.setdefault(number, {})[segment.base] = segment
     for topic in found.topics:
         if topic.level == "none":
             topic.next_offset = topic.earliest = max(topic.lease, topic.next_offset)

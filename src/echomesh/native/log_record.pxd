@@ -35,6 +35,7 @@ cdef inline int64_t record_size(int64_t event_size, bint origin) noexcept nogil:
 
 cdef int64_t write_record(char *at, int64_t offset, int64_t time_ns, const char *origin, const char *event,
                           int64_t event_size) noexcept nogil
+cdef void renumber(char *at, int64_t offset, int64_t time_ns) noexcept nogil
 cdef int check_record(const char *at, int64_t left, int64_t offset) noexcept nogil
 
 

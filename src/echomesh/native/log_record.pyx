@@ -41,6 +41,16 @@ cdef int64_t write_record(char *at, int64_t offset, int64_t time_ns, const char 
     return padded(length)
 
 
+cdef void renumber(char *at, int64_t offset, int64_t time_ns) noexcept nogil:
+    # A good record gets another offset and time.
+    cdef uint32_t length, crc
+    memcpy(&length, at, 4)
+    memcpy(at + 8, &offset, 8)
+    memcpy(at + 16, &time_ns, 8)
+    crc = sum_of(at, length)
+    memcpy(at + 4, &crc, 4)
+
+
 cdef int check_record(const char *at, int64_t left, int64_t offset) noexcept nogil:
     # Whether a whole and true record stands here; a negative offset means any.
     cdef uint32_t length, crc

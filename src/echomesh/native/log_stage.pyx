@@ -9,7 +9,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from echomesh.native.log_record cimport (
-    HEADER, MAX_RECORD, RECORD_GOOD, Records, check_record, padded, record_size, write_record,
+    HEADER, MAX_RECORD, RECORD_GOOD, Records, check_record, padded, record_size, renumber, write_record,
 )
 from echomesh.native.log_window cimport Window
 from echomesh.native.mesh_event cimport event_at
@@ -68,6 +68,59 @@ def check_rows(const uint8_t[::1] rows, int64_t first, int64_t topics, judge) ->
         position += padded(length_at(at))
         row += 1
     return row - first
+
+
+def as_records(const uint8_t[::1] rows, int64_t shift, int64_t time_ns, bint search) -> bytes:
+    """Rows of a stage with one topic as records of a segment: `shift` is added to their numbers, and all have this time.
+
+    What is no row stays as it is, and with it all that follows; with `search` rows behind it are found again.
+    """
+    cdef int64_t size = rows.shape[0], at = 0, number, topic
+    cdef bytes made = PyBytes_FromStringAndSize(<const char *>&rows[0] if size else NULL, size)
+    cdef char *base = made
+    with nogil:
+        while at + HEADER <= size:
+            memcpy(&topic, base + at + 16, 8)
+            if topic == 0 and check_record(base + at, size - at, -1) == RECORD_GOOD:
+                memcpy(&number, base + at + 8, 8)
+                renumber(base + at, number + shift, time_ns)
+                at += padded(length_at(base + at))
+            elif search:
+                at += 8
+            else:
+                break
+    return made
+
+
+def mark_rows(Records records not None, int64_t position, int64_t mark, int64_t step, list marks not None) -> int:
+    """Adds (number, position) of a row in each `step` bytes, from the position `mark` on; where the next one is due.
+
+    `position` is that of the records' buffer in the file.
+    """
+    cdef Py_ssize_t i
+    cdef int64_t at, topic
+    for i in range(records.count):
+        at = position + records.starts[i]
+        if at >= mark and records.first + i > 0:
+            memcpy(&topic, records.base + records.starts[i] + 16, 8)
+            if topic >= 0:      # the end of the stage is none of its rows
+                marks.append((records.first + i, at))
+                mark = at + step
+    return mark
+
+
+def mark_block(const uint8_t[::1] rows, int64_t number, int64_t position, int64_t mark, int64_t step,
+               list marks not None) -> int:
+    """The same for rows that were checked, as they stand one behind the other: the first has this number."""
+    cdef int64_t at = 0, size = rows.shape[0]
+    cdef const char *base = <const char *>&rows[0] if size else NULL
+    while at + HEADER <= size and length_at(base + at) >= HEADER:
+        if position + at >= mark:
+            marks.append((number, position + at))
+            mark = position + at + step
+        at += padded(length_at(base + at))
+        number += 1
+    return mark
 
 
 cdef class Layout:

@@ -129,6 +129,7 @@ cdef class RowEncoder:
     """
 
     cdef readonly int64_t rows
+    cdef int64_t before     # rows of earlier stages
     cdef object new_topic
     cdef dict numbers
     cdef bytes prefix, source, type, last_topic
@@ -157,6 +158,10 @@ cdef class RowEncoder:
         cdef bytes made = PyBytes_FromStringAndSize(self.buffer, self.size)
         self.size = 0
         return made
+
+    def restart(self) -> None:
+        """The next row is the first of another stage."""
+        self.before = self.rows
 
     def add(self, columns, int64_t start, int64_t stop, int64_t most) -> int:
         """Adds rows from `start` on, up to before `stop` or until `most` bytes wait; where to go on.
@@ -236,7 +241,7 @@ cdef class RowEncoder:
         return 0
 
     cdef int add_row(self, int64_t row) except -1:
-        cdef int64_t topic = self.topic_of(row), number = self.rows + 1
+        cdef int64_t topic = self.topic_of(row), number = self.rows - self.before + 1
         cdef char *record
         cdef char *end
         cdef uint32_t length, crc
@@ -252,7 +257,7 @@ cdef class RowEncoder:
         crc = em_crc32c(em_crc32c(0, record, 4), record + 8, length - 8)
         memcpy(record + 4, &crc, 4)
         self.size += padded(length)
-        self.rows = number
+        self.rows += 1
         return 0
 
     cdef char *put_event(self, char *start, int64_t row) noexcept:

@@ -53,6 +53,11 @@ class Rows:
         if encoder.waiting:
             yield self._take()
 
+    def restart(self) -> None:
+        """The next block is the first of another stage."""
+        self._encoder.restart()
+        self._fresh = list(self._topics)
+
     def _take(self) -> Block:
         rows, self._told = self._encoder.rows - self._told, self._encoder.rows
         fresh, self._fresh = self._fresh, []

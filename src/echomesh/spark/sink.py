@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Done(WriterCommitMessage):
-    """What a task tells the driver: its stage, if it had rows, and what that is for."""
+    """What a task tells the driver: its stages, if it had rows, and what they are for."""
 
     about: About
-    stage: Finished | None
+    stages: tuple[Finished, ...]
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -74,8 +74,9 @@ class _Writer:
         try:
             for block in rows.blocks(batches):
                 stage = stage or self.staging.begin(about)
-                stage.put(block)
-            return Done(about, None if stage is None else stage.finish())
+                if stage.put(block):
+                    rows.restart()
+            return Done(about, () if stage is None else stage.finish())
         except BaseException:
             if stage is not None:
                 _quietly(stage.abort)
@@ -89,7 +90,7 @@ class _Writer:
         about = done[0].about
         if {message.about[:3] for message in done} != {about[:3]}:
             raise UsageError("the tasks of one batch staged for different writers, epochs or runs")
-        stages = [message.stage for message in done if message.stage is not None]
+        stages = [stage for message in done for stage in message.stages]
         committer = committer_for(self.options)
         try:
             outcome = committer.commit(about, stages, self.options.republish)
@@ -109,7 +110,7 @@ class _Writer:
         done = [message for message in messages if isinstance(message, Done)]
         about = done[0].about if done else about
         if about is not None:
-            _quietly(lambda: self._abort(about, [message.stage for message in done if message.stage is not None]))
+            _quietly(lambda: self._abort(about, [stage for message in done for stage in message.stages]))
 
     def _abort(self, about: About, stages: Sequence[Finished]) -> None:
         committer = committer_for(self.options)

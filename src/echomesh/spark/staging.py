@@ -20,6 +20,7 @@ from echomesh.spark.remote import Pass, carried, connect, session_of, ticket_for
 from echomesh.spark.rows import Block, judge
 from echomesh.spark.sink_options import SinkOptions
 
+STAGE_BYTES: Final = 32 << 20  # a commit makes segments of stages that are neither tiny nor larger than a segment
 LOCKED_S: Final = 5.0  # another query may be committing to the same directory
 PAUSE_S: Final = 0.05
 
@@ -49,12 +50,12 @@ class Outcome(NamedTuple):
 
 
 class Open(Protocol):
-    """A stage that is being written."""
+    """The stages of a task, of which the last one is being written."""
 
-    def put(self, block: Block) -> None:
-        """Adds rows."""
+    def put(self, block: Block) -> bool:
+        """Adds rows; True when the next ones begin another stage."""
 
-    def finish(self) -> Finished:
+    def finish(self) -> tuple[Finished, ...]:
         """They are on disk afterwards."""
 
     def abort(self) -> None:
@@ -65,7 +66,7 @@ class Staging(Protocol):
     """What a task carries to stage its rows: small, picklable, and with nothing secret in its `repr`."""
 
     def begin(self, about: About) -> Open:
-        """A new stage."""
+        """The first stage of a task."""
 
 
 class Committer(Protocol):
@@ -92,36 +93,55 @@ class LocalStaging:
     environment: str
 
     def begin(self, about: About) -> LocalStage:
-        """A new stage."""
-        try:
-            return LocalStage(stage_beside(self.directory, *about), self.environment)
-        except FileNotFoundError:
-            raise UsageError(
-                f"{self.directory} is no data directory on this machine: with a cluster, write over a server"
-            ) from None
+        """The first stage of a task."""
+        return LocalStage(self.directory, self.environment, about)
 
 
 class LocalStage:
-    """A stage in a file of this task's own."""
+    """Stages in files of this task's own."""
 
-    def __init__(self, file: StageFile, environment: str) -> None:
-        self._file = file
+    def __init__(self, directory: str, environment: str, about: About) -> None:
+        self._directory = directory
         self._environment = environment
+        self._about = about
+        self._file: StageFile | None = None
+        self._finished: list[Finished] = []
 
-    def put(self, block: Block) -> None:
-        """Adds rows."""
+    def _begin(self) -> StageFile:
+        try:
+            return stage_beside(self._directory, *self._about)
+        except FileNotFoundError:
+            raise UsageError(
+                f"{self._directory} is no data directory on this machine: with a cluster, write over a server"
+            ) from None
+
+    def put(self, block: Block) -> bool:
+        """Adds rows; True when the next ones begin another stage."""
         rows, count, topics = block
-        file = self._file
+        file = self._file = self._file or self._begin()
         check_rows(rows, file.rows + 1, len(file.topics) + len(topics), judge)
         file.put_rows(rows, count, [(self._environment, topic) for topic in topics])
+        if file.position < STAGE_BYTES:
+            return False
+        self._end()
+        return True
 
-    def finish(self) -> Finished:
+    def _end(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            self._finished.append(Finished(*file.finish()))
+
+    def finish(self) -> tuple[Finished, ...]:
         """They are on disk afterwards."""
-        return Finished(*self._file.finish())
+        self._end()
+        return tuple(self._finished)
 
     def abort(self) -> None:
         """Nobody wants them."""
-        self._file.drop()
+        if self._file is not None:
+            self._file.drop()
+        for stage in self._finished:
+            drop_stage(self._directory, stage.stage)
 
 
 class LocalCommitter:
@@ -184,25 +204,31 @@ class ServerStaging(Pass):
     """Tasks send their rows to a server, with a ticket."""
 
     def begin(self, about: About) -> ServerStage:
-        """A new stage."""
+        """The first stage of a task."""
         return ServerStage(self, about)
 
 
 class ServerStage:
-    """A stage of a server. It works on a block while the next one is made."""
+    """Stages of a server. It works on a block while the next one is made."""
 
     def __init__(self, known: Pass, about: About) -> None:
         self._session = session_of(known, Purpose.PUBLISH)
         self._about = about
         self._name: str | None = None
         self._sent: tuple[str, Stage] | None = None
-        self._rows = 0
+        self._rows = self._bytes = 0
+        self._finished: list[Finished] = []
 
-    def put(self, block: Block) -> None:
-        """Adds rows."""
+    def put(self, block: Block) -> bool:
+        """Adds rows; True when the next ones begin another stage."""
         records, count, topics = block
         self._rows += count
+        self._bytes += len(records)
         self._send(records, topics, done=False)
+        if self._bytes < STAGE_BYTES:
+            return False
+        self._end()
+        return True
 
     def _send(self, records: bytes, topics: list[str], *, done: bool) -> None:
         self._settle()
@@ -237,17 +263,23 @@ class ServerStage:
                 return staged
         return None
 
-    def finish(self) -> Finished:
-        """They are on disk afterwards."""
+    def _end(self) -> None:
         self._send(b"", [], done=True)
         staged = self._settle()
         assert staged is not None
         if staged.rows != self._rows:
             raise UsageError(f"stage {staged.stage} has {staged.rows} rows at the server, and {self._rows} were sent")
-        return Finished(staged.stage, staged.rows, staged.checksum or 0)
+        self._finished.append(Finished(staged.stage, staged.rows, staged.checksum or 0))
+        self._name, self._rows, self._bytes = None, 0, 0
+
+    def finish(self) -> tuple[Finished, ...]:
+        """They are on disk afterwards."""
+        if self._name is not None:
+            self._end()
+        return tuple(self._finished)
 
     def abort(self) -> None:
-        """Nobody wants them: a stage that is not finished ends with its connection."""
+        """Nobody wants them: a stage that is not finished ends with its connection, the others with their batch."""
         self._session.close()
 
 

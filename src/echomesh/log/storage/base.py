@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from typing_extensions import Buffer
+
+BLOCK_BYTES: Final = 4096
 
 
 class Storage(Protocol):
@@ -18,6 +20,12 @@ class Storage(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> int:
         """A handle for reading and writing (reading alone where writing is not allowed)."""
+
+    def open_past_cache(self, path: str) -> int:
+        """A second handle on a file, for writes past the page cache where the file system has such.
+
+        Positions and sizes are multiples of `BLOCK_BYTES` then, and so is where the bytes stand in memory.
+        """
 
     def close(self, handle: int) -> None:
         """Gives the handle back."""
@@ -37,6 +45,9 @@ class Storage(Protocol):
     def size(self, handle: int) -> int:
         """The file's length."""
 
+    def write_out(self, handle: int, position: int, size: int) -> None:
+        """Begins to bring these bytes to the disk, so that `fdatasync` has less to do: a hint, which never fails."""
+
     def fdatasync(self, handle: int) -> None:
         """Content and size are on disk afterwards."""
 
@@ -48,6 +59,9 @@ class Storage(Protocol):
 
     def rename(self, old: str, new: str) -> None:
         """In one step, over what may be there."""
+
+    def link(self, old: str, new: str) -> None:
+        """A second name for a file, where the file system has such."""
 
     def unlink(self, path: str) -> None:
         """Removes a file; no error when there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing_extensions import Buffer
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _OPENING: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+_SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 class RealStorage:
@@ -26,6 +28,14 @@ class RealStorage:
             if create:
                 raise
             return os.open(path, os.O_RDONLY | _OPENING)
+
+    def open_past_cache(self, path: str) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_DIRECT | _OPENING)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return self.open(path)
 
     def close(self, handle: int) -> None:
         os.close(handle)
@@ -55,6 +65,9 @@ class RealStorage:
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size
 
+    def write_out(self, handle: int, position: int, size: int) -> None:
+        _libc.sync_file_range(handle, ctypes.c_int64(position), ctypes.c_int64(size), _SYNC_FILE_RANGE_WRITE)
+
     def fdatasync(self, handle: int) -> None:
         os.fdatasync(handle)
 
@@ -77,6 +90,9 @@ class RealStorage:
 
     def rename(self, old: str, new: str) -> None:
         Path(old).rename(new)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new)
 
     def unlink(self, path: str) -> None:
         with suppress(FileNotFoundError):
