@@ -75,15 +75,20 @@ def row(event: Event, offset: int) -> dict[str, Any]:
     }
 
 
-def agree(data: bytes) -> None:
-    """The scanner takes these bytes if and only if `Event.decode` does, and finds the same in them."""
+def agree(data: bytes, around: bytes | None = None) -> None:
+    """The scanner takes these bytes if and only if `Event.decode` does, and finds the same in them.
+
+    They stand alone, or between two events, of which the first says what the scanner expects.
+    """
+    events, at = ([data], 0) if around is None else ([around, data, around], 1)
     try:
         event = Event.decode(data)
     except BadEvent:
-        with pytest.raises(NotAnEvent):
-            rows([data])
+        with pytest.raises(NotAnEvent) as caught:
+            rows(events)
+        assert caught.value.offset == at
     else:
-        assert rows([data]) == [row(event, 0)]
+        assert rows(events)[at] == row(event, at)
 
 
 def values(batch: pa.RecordBatch, column: str) -> list[Any]:

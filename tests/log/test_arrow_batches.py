@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -56,6 +57,14 @@ def test_batches_keep_their_limits_and_a_larger_event_comes_alone() -> None:
     assert [batch.num_rows for batch in found if batch.nbytes > 5000] == [1, 1, 1]
     assert [batch.num_rows for batch in all_of(Builder("t", max_rows=4), events)] == [4, 4, 3]
     assert [batch.num_rows for batch in all_of(Builder("t", max_bytes=1), events)] == [1] * 11
+
+
+def test_batches_keep_their_limits_where_values_become_longer() -> None:
+    stamp = msgpack.Timestamp(1_600_000_000)  # six bytes, and twenty in `attributes`
+    events = [packed(**dict.fromkeys("abcdefgh", False), **dict.fromkeys("ijklmnop", stamp)) for _ in range(200)]
+    found = all_of(Builder("t", max_bytes=5000), events)
+    assert sum(batch.num_rows for batch in found) == 200
+    assert all(4000 < batch.nbytes <= 5000 + 128 for batch in found[:-1])
 
 
 def test_a_hundred_thousand_rows_grow_every_column() -> None:

@@ -29,6 +29,7 @@ def test_damaged_encodings_are_judged_as_by_the_decoder(event: Event, at: int, n
     at %= len(data)
     data[at : at if insert else at + len(noise)] = noise
     agree(bytes(data))
+    agree(bytes(data), around=event.encode())
 
 
 def test_random_damage_is_judged_as_by_the_decoder() -> None:
@@ -41,7 +42,9 @@ def test_random_damage_is_judged_as_by_the_decoder() -> None:
         data = bytearray(good)
         for _ in range(chosen.randint(1, 3)):
             data[chosen.randrange(len(data))] = chosen.randrange(256)
-        agree(bytes(data) if chosen.random() < 0.8 else bytes(data[: chosen.randrange(len(data) + 1)]))
+        damaged = bytes(data) if chosen.random() < 0.8 else bytes(data[: chosen.randrange(len(data) + 1)])
+        agree(damaged)
+        agree(damaged, around=good)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,55 @@ def test_more_values_than_are_remembered_are_checked_all_the_same() -> None:
     with pytest.raises(NotAnEvent) as caught:
         rows([*events, packed(source="/s/ 1")])
     assert caught.value.offset == 2000
+
+
+def test_events_that_are_almost_like_the_one_before_are_read_as_by_the_decoder() -> None:
+    chosen = random.Random(11)
+    optional: dict[str, list[Any]] = {
+        "subject": ["s", "another"],
+        "time": ["2018-04-05T17:31:00Z", "2020-02-29T00:00:00Z"],
+        "datacontenttype": ["text/plain", "text/html"],
+        "dataschema": ["a:b", "a:" + "c" * 60],  # too long to be expected as a whole
+        "data": [b"x" * 90, "text"],
+        "extension": [1, "e"],
+    }
+    required: dict[str, list[Any]] = {
+        "specversion": ["1.0"],
+        "id": ["1", "22"],
+        "source": ["/s", "/ss"],
+        "type": ["t", "u"],
+    }
+    names = [*required, *optional]
+    for _ in range(count(20, 2000)):
+        events = []
+        for _ in range(40):
+            if chosen.random() < 0.1:
+                chosen.shuffle(names)
+            there = [name for name in names if name in required or chosen.random() < 0.9]
+            pick = {
+                name: (required | optional)[name][chosen.random() < 0.1] if name != "specversion" else "1.0"
+                for name in there
+            }
+            events.append(msgpack.packb(pick))
+        wanted = [row(Event.decode(event), i) for i, event in enumerate(events)]
+        assert rows(events) == wanted
+        some = ["type", "offset", "dataschema"]
+        assert rows(events, columns=some) == [{name: one[name] for name in some} for one in wanted]
+
+
+def test_an_attribute_that_comes_twice_is_refused_where_it_is_expected_too() -> None:
+    pairs = [
+        ("specversion", "1.0"),
+        ("source", "/s"),
+        ("source", "/s"),
+        ("id", "1"),
+        ("type", "t"),
+        ("data", b"x" * 90),
+    ]
+    twice = bytes([0x80 | len(pairs)]) + b"".join(msgpack.packb(text) for pair in pairs for text in pair)
+    once = packed(source="/s", data=b"x" * 90)
+    for around in (once, msgpack.packb(dict(pairs)), msgpack.packb(dict(reversed(pairs)))):
+        agree(twice, around=around)
 
 
 def test_times_with_zones_agree_with_python() -> None:

@@ -22,6 +22,7 @@ cdef enum:
 
 cdef class Columns:
     cdef readonly int64_t rows, max_rows, max_bytes, first
+    cdef int64_t spare              # bytes that surely fit, without counting those that are there
     cdef int64_t bytes, row_bytes, room, hint, entries, got
     cdef uint32_t wanted
     cdef uint32_t seen              # the attributes of the row that is being added
@@ -46,7 +47,8 @@ cdef class Columns:
     cdef int start_text(self, column_t *c, int64_t ends) except -1
     cdef void *zeroed(self, int64_t size, int64_t zeros) except NULL
     cdef int reserve(self) noexcept nogil
-    cdef int finish_row(self, int64_t offset, int64_t time_ns) noexcept nogil
+    cdef int finish_row(self, int64_t offset, int64_t time_ns, int64_t size) noexcept nogil
+    cdef int64_t measured(self) noexcept nogil
     cdef void undo_row(self) noexcept nogil
     cdef object bits(self, uint8_t **bits, int64_t nulls)
     cdef tuple text(self, column_t *c, int64_t count, int64_t offsets_bytes)

@@ -12,6 +12,7 @@ NAMES = ("topic", "offset", "timestamp", "time", "id", "source", "type", "subjec
 
 cdef enum:
     LEAST_ROWS = 8192
+    MOST_GROWTH = 8     # times a record's bytes: a time of six bytes is written with 27 in `attributes`, and has an entry
 
 
 cdef inline bint may_be_null(int column) noexcept nogil:
@@ -81,7 +82,7 @@ cdef class Columns:
             self.maps = <int32_t *>self.zeroed((rows + 1) * 4, 4)
             self.start_text(&self.names, 1)
             self.start_text(&self.values, 1)
-        self.bytes = self.rows = self.entries = self.times_null = 0
+        self.bytes = self.spare = self.rows = self.entries = self.times_null = 0
         self.room = rows
         return 0
 
@@ -137,18 +138,28 @@ cdef class Columns:
             self.topic_bytes = PyBytes_GET_SIZE(topic) + 4
             self.before_bytes += self.rows * (before - self.topic_bytes)
 
-    cdef int finish_row(self, int64_t offset, int64_t time_ns) noexcept nogil:
-        # 0 when the row would be one too many.
-        cdef int64_t n = self.rows, bytes = (self.row_bytes + self.topic_bytes) * (n + 1) + self.before_bytes
+    cdef int64_t measured(self) noexcept nogil:
+        # The bytes of all rows and of the one that is being added.
+        cdef int64_t found = (self.row_bytes + self.topic_bytes) * (self.rows + 1) + self.before_bytes
+        cdef int k
+        for k in range(self.active_count):
+            found += self.texts[self.active[k]].used
+        if self.maps != NULL:
+            found += self.names.used + self.values.used + self.entries * 8
+        return found
+
+    cdef int finish_row(self, int64_t offset, int64_t time_ns, int64_t size) noexcept nogil:
+        # Of a record of so many bytes; 0 when the row would be one too many.
+        cdef int64_t n = self.rows
         cdef int i, k
         cdef column_t *c
-        for k in range(self.active_count):
-            bytes += self.texts[self.active[k]].used
-        if self.maps != NULL:
-            bytes += self.names.used + self.values.used + self.entries * 8
-        if n and bytes > self.max_bytes:
-            self.bytes = self.max_bytes
-            return 0
+        self.spare -= self.row_bytes + self.topic_bytes + MOST_GROWTH * size
+        if self.spare < 0:
+            self.bytes = self.measured()
+            self.spare = self.max_bytes - self.bytes
+            if n and self.spare < 0:
+                self.bytes = self.max_bytes
+                return 0
         for k in range(self.active_count):
             i = self.active[k]
             c = &self.texts[i]
@@ -164,7 +175,6 @@ cdef class Columns:
             self.maps[n + 1] = <int32_t>self.entries
         self.offsets[n] = offset
         self.timestamps[n] = time_ns // 1000 - (time_ns % 1000 < 0)
-        self.bytes = bytes
         self.rows = n + 1
         return 1
 

@@ -1,7 +1,7 @@
 """From records to the buffers of Arrow columns, with no Python object for an event."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -28,6 +28,25 @@ cdef enum:
 cdef enum:
     REQUIRED = 1 << SPECVERSION | 1 << ID | 1 << SOURCE | 1 << TYPE
     OF_EVENT = ~(1 << TOPIC | 1 << OFFSET | 1 << TIMESTAMP) & 0xFFF
+    OFTEN_SAME = 1 << SPECVERSION | 1 << SOURCE | 1 << TYPE | 1 << DATACONTENTTYPE | 1 << DATASCHEMA
+
+
+cdef inline bint same(const uint8_t *p, const uint8_t *q, int64_t n) noexcept nogil:
+    # Whether n bytes are equal, of which there are more: a call would take longer for so few.
+    cdef uint64_t x, y
+    while n >= 8:
+        memcpy(&x, p, 8)
+        memcpy(&y, q, 8)
+        if x != y:
+            return False
+        p += 8
+        q += 8
+        n -= 8
+    if n == 0:
+        return True
+    memcpy(&x, p, 8)
+    memcpy(&y, q, 8)
+    return (x ^ y) << (64 - 8 * n) == 0
 
 
 cdef class Scanner(Columns):
@@ -83,7 +102,7 @@ cdef class Scanner(Columns):
                     if state != GOOD:
                         self.undo_row()
                         break
-                if not self.finish_row(records.first + i, time_ns):
+                if not self.finish_row(records.first + i, time_ns, length if self.wanted & OF_EVENT else 0):
                     self.undo_row()
                     break
                 i += 1
@@ -98,9 +117,11 @@ cdef class Scanner(Columns):
     cdef int event(self, const uint8_t *p, int64_t n) noexcept nogil:
         cdef const uint8_t *end = p + n
         cdef const uint8_t *whole = p
-        cdef const uint8_t *key
+        cdef const uint8_t *key = NULL
+        cdef const uint8_t *begin
         cdef const uint8_t *at
-        cdef int64_t count = 0, extensions = 0, left
+        cdef expected_t *before
+        cdef int64_t count = 0, extensions = 0, place
         cdef uint32_t seen = 0, bit
         cdef value_t name, v
         cdef int column, state
@@ -108,37 +129,55 @@ cdef class Scanner(Columns):
         p = read_count(p, end, &count)
         if p == NULL or count > MAX_ATTRIBUTES:
             return NO_EVENT
-        for left in range(count):
-            p = read_value(p, end, &name)
-            if p == NULL or name.kind != IS_STR:
-                return NO_EVENT
-            key = name.body
-            column = -1
-            if name.size == 2:
-                if memcmp(key, b"id", 2) == 0:
-                    column = ID
-            elif name.size == 4:
-                if memcmp(key, b"type", 4) == 0:
-                    column = TYPE
-                elif memcmp(key, b"time", 4) == 0:
-                    column = TIME
-                elif memcmp(key, b"data", 4) == 0:
-                    column = DATA
-            elif name.size == 6:
-                if memcmp(key, b"source", 6) == 0:
-                    column = SOURCE
-            elif name.size == 7:
-                if memcmp(key, b"subject", 7) == 0:
-                    column = SUBJECT
-            elif name.size == 10:
-                if memcmp(key, b"dataschema", 10) == 0:
-                    column = DATASCHEMA
-            elif name.size == 11:
-                if memcmp(key, b"specversion", 11) == 0:
-                    column = SPECVERSION
-            elif name.size == 15:
-                if memcmp(key, b"datacontenttype", 15) == 0:
-                    column = DATACONTENTTYPE
+        for place in range(count):
+            # Most events have the attributes of the one before in the same order, and some with the same values.
+            before = &self.expected[place] if place < EXPECTED else NULL
+            begin = p
+            if before != NULL and before.size and end - p >= before.size and self.limit - p >= HEAD + 8 and same(
+                    p, before.head, before.size):
+                column = before.column
+                p += before.size
+                if before.value:
+                    bit = <uint32_t>1 << column
+                    if seen & bit:
+                        return NO_EVENT
+                    seen |= bit
+                    if self.wanted & bit and push(
+                            &self.texts[column], begin + before.value, before.size - before.value, self.limit) < 0:
+                        return NO_MEMORY
+                    continue
+                before = NULL
+            else:
+                p = read_value(p, end, &name)
+                if p == NULL or name.kind != IS_STR:
+                    return NO_EVENT
+                key = name.body
+                column = -1
+                if name.size == 2:
+                    if memcmp(key, b"id", 2) == 0:
+                        column = ID
+                elif name.size == 4:
+                    if memcmp(key, b"type", 4) == 0:
+                        column = TYPE
+                    elif memcmp(key, b"time", 4) == 0:
+                        column = TIME
+                    elif memcmp(key, b"data", 4) == 0:
+                        column = DATA
+                elif name.size == 6:
+                    if memcmp(key, b"source", 6) == 0:
+                        column = SOURCE
+                elif name.size == 7:
+                    if memcmp(key, b"subject", 7) == 0:
+                        column = SUBJECT
+                elif name.size == 10:
+                    if memcmp(key, b"dataschema", 10) == 0:
+                        column = DATASCHEMA
+                elif name.size == 11:
+                    if memcmp(key, b"specversion", 11) == 0:
+                        column = SPECVERSION
+                elif name.size == 15:
+                    if memcmp(key, b"datacontenttype", 15) == 0:
+                        column = DATACONTENTTYPE
             at = p
             p = read_value(p, end, &v)
             if p == NULL:
@@ -157,7 +196,7 @@ cdef class Scanner(Columns):
                 if v.kind != IS_STR or v.size != 3 or memcmp(v.body, b"1.0", 3) != 0:
                     return NO_EVENT
             elif not (self.wanted & bit):
-                continue
+                pass
             elif column == DATA:
                 if v.kind != IS_BIN and (v.kind != IS_STR or not utf8_ok(v.body, v.size, False)):
                     return NO_EVENT
@@ -181,12 +220,30 @@ cdef class Scanner(Columns):
                     return NO_EVENT
                 if push(&self.texts[column], v.body, v.size, self.limit) < 0:
                     return NO_MEMORY
+            if before != NULL:
+                self.expect(place, column, begin, at, &v, p)
         self.seen = seen
         if seen & REQUIRED != REQUIRED or p != end or extensions > MAX_ATTRIBUTES - 9:
             return NO_EVENT
         if extensions > MAX_NAMES and not self.ask(ENTIRE, whole, n):
             return NO_EVENT
         return GOOD
+
+    cdef void expect(self, int64_t place, int column, const uint8_t *key, const uint8_t *at, const value_t *v,
+                     const uint8_t *end) noexcept nogil:
+        # The next event may have the same name there, whose value begins at `at`, and the same value.
+        cdef expected_t *e = &self.expected[place]
+        e.varies = e.size and e.column == column and (e.varies or e.value)
+        e.column = column
+        e.value = 0
+        e.size = at - key
+        if OFTEN_SAME >> column & 1 and v.kind == IS_STR and not e.varies and end - key <= HEAD:
+            e.value = v.body - key
+            e.size = end - key
+        if e.size > HEAD:
+            e.size = 0
+        else:
+            memcpy(e.head, key, e.size)
 
     cdef int known_value(self, int column, const uint8_t *p, int64_t n) noexcept nogil:
         # URIs and media types have a grammar that Python checks; they are few, and come again and again.

@@ -45,7 +45,19 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t em_crc_sse42(uint32_t c
         memcpy(&word, p, 8);
         c = _mm_crc32_u64(c, word);
     }
-    for (; n; p++, n--) c = _mm_crc32_u8((uint32_t)c, *p);
+    if (n & 4) {
+        uint32_t half;
+        memcpy(&half, p, 4);
+        c = _mm_crc32_u32((uint32_t)c, half);
+        p += 4;
+    }
+    if (n & 2) {
+        uint16_t quarter;
+        memcpy(&quarter, p, 2);
+        c = _mm_crc32_u16((uint32_t)c, quarter);
+        p += 2;
+    }
+    if (n & 1) c = _mm_crc32_u8((uint32_t)c, *p);
     return (uint32_t)c;
 }
 #endif
