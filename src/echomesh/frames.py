@@ -12,6 +12,7 @@ LENGTH_BYTES: Final = 4
 MAX_FRAME: Final = 64 << 20
 STRANGER_FRAME: Final = 64 << 10  # before HELLO succeeded
 
+_PIECE_BYTES: Final = 4096
 _length_at: Final = struct.Struct(">I").unpack_from
 
 
@@ -29,7 +30,10 @@ class Splitter:
 
     def __init__(self, limit: int = STRANGER_FRAME) -> None:
         self.limit = limit
-        self._kept = bytearray()
+        self._head = bytearray()
+        self._pieces: list[bytes | bytearray] = []
+        """Of a payload that is not whole: as they came, so that a large one is copied once, when it is."""
+        self._waiting = 0
         self._need = LENGTH_BYTES
         self._failed: FrameTooLarge | None = None
 
@@ -37,18 +41,11 @@ class Splitter:
         """The payloads that are whole now."""
         if self._failed is not None:
             raise self._failed
-        kept = self._kept
-        if not kept:
-            payloads, at = self._split(data)
-            if at < len(data):
-                kept += memoryview(data)[at:]
-        else:
-            kept += data
-            if len(kept) < self._need:
-                return ()
-            with memoryview(kept) as view:
-                payloads, at = self._split(view)
-            del kept[:at]
+        if self._waiting:
+            return self._feed_on(data)
+        payloads, at = self._split(data)
+        if at < len(data):
+            self._keep(memoryview(data)[at:])
         if not payloads and self._failed is not None:
             raise self._failed
         return payloads
@@ -56,17 +53,65 @@ class Splitter:
     @property
     def waiting(self) -> int:
         """Bytes of a frame that is not whole yet."""
-        return len(self._kept)
+        return self._waiting
 
     @property
     def missing(self) -> int:
         """Bytes up to the end of a frame that is not whole yet, or of its length."""
-        return self._need - len(self._kept)
+        return self._need - self._waiting
 
     def check(self) -> None:
         """Raises `FrameTooLarge` if the next frame is over the limit."""
         if self._failed is not None:
             raise self._failed
+
+    def _feed_on(self, data: bytes | bytearray | memoryview) -> Iterable[bytes]:
+        # There is a part of a frame.
+        view = memoryview(data)
+        if self._waiting < LENGTH_BYTES:
+            head = view[: LENGTH_BYTES - self._waiting]
+            self._head += head
+            self._waiting += len(head)
+            if self._waiting < LENGTH_BYTES:
+                return ()
+            (length,) = _length_at(self._head)
+            self._head.clear()
+            if length > self.limit:
+                self._failed = FrameTooLarge(length, self.limit)
+                self._waiting = 0
+                raise self._failed
+            self._need = LENGTH_BYTES + length
+            view = view[len(head) :]
+        missing = self._need - self._waiting
+        if len(view) < missing:
+            self._add(data if isinstance(data, bytes) and len(view) == len(data) else view)
+            return ()
+        payload = b"".join((*self._pieces, view[:missing]))
+        self._pieces.clear()
+        self._waiting = 0
+        payloads, at = self._split(rest := view[missing:])
+        if at < len(rest):
+            self._keep(rest[at:])
+        return [payload, *payloads]
+
+    def _keep(self, rest: memoryview) -> None:
+        # The first part of a frame.
+        if len(rest) < LENGTH_BYTES:
+            self._head += rest
+            self._waiting = len(rest)
+        else:
+            self._waiting = LENGTH_BYTES
+            self._add(rest[LENGTH_BYTES:])
+
+    def _add(self, piece: bytes | memoryview) -> None:
+        # Small ones share an object, which may be far larger than they are.
+        self._waiting += len(piece)
+        if len(piece) >= _PIECE_BYTES:
+            self._pieces.append(bytes(piece))
+        elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
+            last += piece
+        elif piece:
+            self._pieces.append(bytearray(piece))
 
     def _split(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], int]:
         payloads: list[bytes] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -23,7 +25,7 @@ from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
 from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode
 from echomesh.native.log_record import encode as encode_record
 from echomesh.native.log_record import scan
-from echomesh.native.mesh_frames import events_frame, runs
+from echomesh.native.mesh_frames import consecutive, events_frame, runs
 from tests.mesh.support import an_event
 from tests.support.counts import FULL, count
 
@@ -241,6 +243,30 @@ def test_frames_come_out_whole_however_they_are_cut(payloads: list[bytes], cuts:
     assert splitter.waiting == 0
 
 
+@given(
+    sizes=st.lists(st.integers(0, 30_000), max_size=6),
+    cuts=st.lists(st.sampled_from((1, 3, 4, 100, 4095, 4096, 20_000)), min_size=1, max_size=20),
+    kind=st.sampled_from((bytes, bytearray, memoryview)),
+)
+def test_large_frames_come_out_whole_in_pieces_that_their_sender_may_use_again(
+    sizes: list[int], cuts: list[int], kind: Callable[[bytes], Any]
+) -> None:
+    splitter = Splitter(30_000)
+    payloads = [random.Random(size).randbytes(size) for size in sizes]
+    data = b"".join(map(framed, payloads))
+    found: list[bytes] = []
+    for cut in itertools.cycle(cuts):
+        if not data:
+            break
+        piece = kind(data[:cut])
+        found += splitter.feed(piece)
+        if isinstance(piece, bytearray):
+            piece[:] = bytes(len(piece))
+        data = data[cut:]
+    assert found == payloads
+    assert (splitter.waiting, splitter.missing) == (0, 4)
+
+
 @given(payloads=st.lists(st.binary(max_size=50), max_size=5), size=st.integers(51, (1 << 32) - 1), rest=st.binary())
 def test_a_length_over_the_limit_is_told_once_it_is_read_and_after_what_came_before(
     payloads: list[bytes], size: int, rest: bytes
@@ -277,6 +303,14 @@ def test_a_frame_in_single_bytes_is_held_once() -> None:
     assert tracemalloc.get_traced_memory()[1] < 3 * STRANGER_FRAME
     tracemalloc.stop()
     assert list(splitter.feed(data[-1:])) == [data[4:]]
+
+
+def test_offsets_count_on_or_they_do_not() -> None:
+    assert consecutive([], 5)
+    assert consecutive([5, 6, 7], 5)
+    assert not consecutive([5, 6, 7], 4)
+    assert not consecutive([5, 7, 7], 5)
+    assert not consecutive([5, 5, 7], 5)
 
 
 # Any bytes at all

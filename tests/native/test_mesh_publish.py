@@ -144,16 +144,27 @@ def test_frames_are_taken_up_to_one_that_is_unusual_or_not_whole() -> None:
     learn(EVENT.encode())
     wire = Wire()
     two = framed(request(seq="1")) + framed(request(seq="2"))
-    assert wire.lane.take_frames(two, 0, 0.0) == len(two)
-    assert wire.lane.take_frames(two, len(two), 0.0) == len(two)
+    assert wire.lane.take_frames(two, 0, 0.0, 1 << 30) == len(two)
+    assert wire.lane.take_frames(two, len(two), 0.0, 1 << 30) == len(two)
     third = framed(request(seq="3"))
     heartbeat = framed(protocol.encode(Command.HEARTBEAT_REQUEST, "4"))
     for number, rest in enumerate((third[:3], third[:-1], heartbeat, b"\xff" * 8, two)):
         data = b"before" + framed(request(seq=f"n{number}")) + rest
-        assert wire.lane.take_frames(data, 6, 0.0) == len(data) - len(rest)
+        assert wire.lane.take_frames(data, 6, 0.0, 1 << 30) == len(data) - len(rest)
     assert len(wire.appended) == 7
     with pytest.raises(IndexError):
-        wire.lane.take_frames(two, len(two) + 1, 0.0)
+        wire.lane.take_frames(two, len(two) + 1, 0.0, 1 << 30)
+
+
+def test_frames_are_taken_up_to_so_many_bytes_and_the_rest_of_the_last() -> None:
+    learn(EVENT.encode())
+    wire = Wire()
+    frames = [framed(request(seq=str(number))) for number in range(4)]
+    data, one = b"".join(frames), len(frames[0])
+    assert wire.lane.take_frames(data, 0, 0.0, 1) == one
+    assert wire.lane.take_frames(data, one, 0.0, one + 1) == 3 * one
+    assert wire.lane.take_frames(data, 3 * one, 0.0, 5 * one) == 4 * one
+    assert list(wire.in_flight) == ["0", "1", "2", "3"]
 
 
 def test_a_frame_that_the_log_refuses_is_left_to_the_long_way() -> None:
@@ -166,7 +177,7 @@ def test_a_frame_that_the_log_refuses_is_left_to_the_long_way() -> None:
     learn(EVENT.encode())
     wire = Full()
     first = framed(request(seq="1"))
-    assert wire.lane.take_frames(first + framed(request(seq="2")), 0, 0.0) == len(first)
+    assert wire.lane.take_frames(first + framed(request(seq="2")), 0, 0.0, 1 << 30) == len(first)
     assert list(wire.in_flight) == ["1"]
 
 

@@ -33,6 +33,7 @@ SAID_BY_SERVERS: Final = frozenset(
 )
 HELD_BYTES: Final = 256 << 10  # of a stranger, while its password is being checked
 OUT_BYTES: Final = 256 << 10  # of answers; beyond it, other requests wait until these are out
+PART_BYTES: Final = 128 << 10  # of publishes, after which those before them may be answered already
 REQUEST_BYTES: Final = 256  # what a request that waits costs besides its event
 
 
@@ -98,13 +99,17 @@ class Connection(Pipe):
     def _publishes(self, data: bytes, now: float) -> None:
         """The same for a session that publishes: its requests take the short way, as far as they can."""
         splitter, at, end = self.splitter, 0, len(data)
-        while at < end:
+        while at < end and not self.closing:
             cut = end
             if self.lane is not None and not (self._held or self.checking or self.out_bytes > OUT_BYTES):
                 if splitter.waiting:
                     cut = min(end, at + splitter.missing)
-                elif (behind := self.lane.take_frames(data, at, now)) > at:
-                    at = behind
+                else:
+                    begun, at = at, self.lane.take_frames(data, at, now, PART_BYTES)
+                    if at - begun >= PART_BYTES:
+                        if self.core.on_part is not None:
+                            self.core.on_part()
+                        continue
             self._messages(splitter.feed(data[at:cut]), now)
             at = cut
 
@@ -148,11 +153,11 @@ class Connection(Pipe):
             self.refuse_all(error)
         self.core.mark(self)  # it may be read on
 
-    def take_output(self) -> bytes:
+    def take_pieces(self) -> list[bytes]:
         """What is to be sent now; then there is room for other answers."""
         if self._held:
             self.core.go_on_soon(self)
-        return super().take_output()
+        return super().take_pieces()
 
     def _message(self, payload: bytes, now: float) -> None:
         message = protocol.decode(payload)

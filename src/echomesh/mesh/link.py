@@ -13,7 +13,7 @@ from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
 from echomesh.mesh.ways import MOST_HOPS
-from echomesh.native.mesh_frames import events_frame, runs
+from echomesh.native.mesh_frames import consecutive, events_frame, runs
 from echomesh.topics import Matcher
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from echomesh.native.log_record import Records
 
 WINDOW_BYTES: Final = 4 << 20
-BATCH_BYTES: Final = 256 << 10
+BATCH_BYTES: Final = 512 << 10
 MOST_EVENTS: Final = 1000
 HOLD_S: Final = 0.005  # for so long what is short waits for the one before it
 MOST_SHORT: Final = 1  # messages of a topic on their way at once, unless there is a full one to send
@@ -141,7 +141,7 @@ class Link:
         """Here stands now what the other end has sent: it needs none of it back, whoever published it."""
         key = environment, topic
         out = self._outgoing(key)
-        if offsets and offsets == list(range(out.next, out.next + len(offsets))):
+        if offsets and consecutive(offsets, out.next):
             self._skip(key, out, out.next + len(offsets))
 
     def _send(self, key: Topic) -> bool:

@@ -13,6 +13,7 @@ from echomesh.log import AsyncTopicLog, LogReader
 from echomesh.log.topic_reader import TopicReader
 from echomesh.log.view import TopicName
 from echomesh.mesh.ports import Pending, Staging
+from echomesh.native.log_recent import recent
 from echomesh.native.log_record import Records
 
 LAST_NS = (1 << 63) - 1
@@ -87,6 +88,23 @@ class AsyncLogPort(LogReads):
         # The writer knows them all, and is quicker than a reader to hear of new ones.
         found = self.log.core.topics.get((environment, topic))
         return None if found is None else TopicName(found.number, environment, topic, found.level)
+
+    def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
+        """(earliest, end), None for a topic that is not there."""
+        found = self.log.core.topics.get((environment, topic))
+        if found is None:
+            return None
+        view = self.reader.current()
+        return view.earliest(found.number), view.high(found.number)
+
+    def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
+        """Records from the offset on; the last ones from the memory that they were written from."""
+        writer = self.log.core.topics.get((environment, topic))
+        if writer is not None and offset >= writer.earliest:
+            found = recent(self.log.core.commits, writer, offset, max_bytes, max_records)
+            if found is not None:
+                return found
+        return super().read(environment, topic, offset, max_bytes=max_bytes, max_records=max_records)
 
     @property
     def log_id(self) -> bytes:

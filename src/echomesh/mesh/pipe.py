@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
@@ -12,6 +12,9 @@ from echomesh.mesh.codes import Command, ErrorCode, Status
 
 if TYPE_CHECKING:
     from echomesh.mesh.core import MeshCore
+
+
+LARGE_BYTES: Final = 64 << 10
 
 
 class Pipe(ABC):
@@ -97,12 +100,16 @@ class Pipe(ABC):
         self._out.append(frame)
         self.out_bytes += len(frame)
 
-    def take_output(self) -> bytes:
-        """What is to be sent now."""
-        out = self._out
+    def take_pieces(self) -> list[bytes]:
+        """What is to be sent now: in one piece, unless it is so much that to copy it would cost more than it saves."""
+        out, size = self._out, self.out_bytes
         self._out = []
         self.out_bytes = 0
-        return out[0] if len(out) == 1 else b"".join(out)
+        return [b"".join(out)] if len(out) > 1 and size <= LARGE_BYTES else out
+
+    def take_output(self) -> bytes:
+        """What is to be sent now."""
+        return b"".join(self.take_pieces())
 
     def close(self) -> None:
         """Ends the connection once its output is out."""

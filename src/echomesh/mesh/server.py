@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import ssl
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -64,6 +65,7 @@ class MeshServer:
         )
         self.core.on_output = self.flush_soon
         self.core.on_timer = self._tick_at
+        self.core.on_part = log.look
         self._tick()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> Sequence[tuple[str, int]]:
@@ -99,7 +101,9 @@ class MeshServer:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = when
-            self._timer = self._loop.call_at(when, self._tick)
+            # Whole milliseconds, and at least one: uvloop rounds to the nearest, and what comes early comes once more.
+            pause = max(1, math.ceil((when - self._loop.time()) * 1000)) / 1000
+            self._timer = self._loop.call_later(pause, self._tick)
 
     def flush_soon(self) -> None:
         """Output leaves at the end of this turn of the event loop: one write for each connection."""
@@ -232,8 +236,11 @@ class _Wire(asyncio.Protocol):
             transport.abort()
         if transport.is_closing():
             return
-        if data := connection.take_output():
-            transport.write(data)
+        pieces = connection.take_pieces()
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif pieces:
+            transport.writelines(pieces)
         if connection.closing:
             transport.close()
         elif not self.reading and not connection.paused:

@@ -210,6 +210,15 @@ cdef class Appends(Answers):
             return
         self._pass()
 
+    def look(self) -> None:
+        """For a loop in the midst of much that it appends: answers what was committed meanwhile, and has what is there
+        committed. Otherwise disk and loop would take turns.
+        """
+        if self.commits.done_ticket > self.answered:
+            self._harvest()
+        elif self.waiting > 1:
+            self.commits.kick(True, False, 0, 0)
+
     def _pass(self) -> None:
         """Answers what was committed. Only the event loop may call this: tasks go on in here."""
         cdef int64_t began = em_now_ns()

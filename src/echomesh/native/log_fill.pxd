@@ -71,6 +71,7 @@ cdef class Filling:
     cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash)
     cdef object failure(self, int code)
     cdef frame_t *take_unused(self) noexcept nogil
+    cdef frame_t *let_go(self, frame_t *f, frame_t *left) noexcept nogil
     cdef void tell(self) noexcept nogil
 
 cdef enum:

@@ -269,23 +269,34 @@ cdef class Filling:
                 self.kept_first = f.next
                 self.kept_bytes -= f.size + f.apart_bytes
                 self.released_ticket = f.ticket
-                if self.spare_bytes + f.room <= POOLED_BYTES:
-                    # Memory that was used lately: fresh one would cost a page fault for every 4 KiB.
-                    frame_clear(f)
-                    self.spare_bytes += f.room
-                    f.next = self.spare
-                    self.spare = f
-                else:
-                    f.next = left
-                    left = f
+                f.dropped = True
+                f.readers += 1
+                left = self.let_go(f, left)
             if self.kept_first == NULL:
                 self.kept_last = NULL
+            else:
+                self.kept_first.before = NULL
             if self.kept_bytes <= self.kept_soft:
                 self.wants_care = False     # what called for it while it was under way is done
             pthread_cond_broadcast(&self.changed)
             pthread_mutex_unlock(&self.lock)
             self.tell()
             free_all(left)
+
+    cdef frame_t *let_go(self, frame_t *f, frame_t *left) noexcept nogil:
+        # With the lock, for a reader: the frames to be freed, with this one before them if that is the end of it.
+        f.readers -= 1
+        if f.readers or not f.dropped:
+            return left
+        if self.spare_bytes + f.room <= POOLED_BYTES:
+            # Memory that was used lately: fresh one would cost a page fault for every 4 KiB.
+            frame_clear(f)
+            self.spare_bytes += f.room
+            f.next = self.spare
+            self.spare = f
+            return left
+        f.next = left
+        return f
 
     def needed_bytes(self, bint kept) -> int:
         """What a new journal file must have room for: the frame that waits, and if they go there too, those kept."""

@@ -40,6 +40,7 @@ ctypedef struct write_t:
 
 ctypedef struct frame_t:
     frame_t *next
+    frame_t *before                 # of those that are kept
     char *data
     int64_t size, room
     write_t *writes
@@ -49,6 +50,8 @@ ctypedef struct frame_t:
     int64_t count                   # of its records
     int64_t ahead                   # writes from the first on that stand in their segments already,
     bint stuck                      # which is as far as it gets before the commit
+    int64_t readers                 # who look into it, and keep it when it is not kept for the segments any more
+    bint dropped                    # which is so
 
 cdef frame_t *frame_new() noexcept nogil
 cdef void frame_free(frame_t *f) noexcept nogil

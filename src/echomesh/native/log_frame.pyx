@@ -28,8 +28,8 @@ cdef void frame_clear(frame_t *f) noexcept nogil:
     f.write_count = 0
     f.size = FRAME_HEADER
     f.apart_bytes = f.count = f.ahead = 0
-    f.stuck = False
-    f.next = NULL
+    f.stuck = f.dropped = False
+    f.next = f.before = NULL
 
 
 cdef void frame_free(frame_t *f) noexcept nogil:

@@ -72,6 +72,7 @@ cdef class Pushes(Ahead):
         self.busy = NULL
         self.done_ticket = f.ticket
         f.next = NULL
+        f.before = self.kept_last
         if self.kept_last != NULL:
             self.kept_last.next = f
         else:

@@ -131,6 +131,15 @@ def runs(Records records not None, bytes peer not None) -> list:
     return found
 
 
+def consecutive(list offsets not None, int64_t first) -> bool:
+    """Whether the offsets count on from the first."""
+    cdef Py_ssize_t i
+    for i in range(len(offsets)):
+        if <int64_t>offsets[i] != first + i:
+            return False
+    return True
+
+
 cdef char HERE[ORIGIN]
 memset(HERE, 0, ORIGIN)
 
