@@ -103,6 +103,7 @@ def test_a_loop_in_the_midst_of_its_work_has_commits_begun_and_answered(tmp_path
     async def run() -> None:
         async with AsyncTopicLog(tmp_path, small(background=True)) as log:
             await log.append("orders", b"first")
+            await asyncio.sleep(0)  # out of the pass of answers in which this goes on
             answers = [log.append("orders", b"%d" % number) for number in range(3)]
             deadline = time.monotonic() + 10
             # No turn of the event loop: all of it is done by `look`.

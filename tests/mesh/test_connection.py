@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Publish
 from echomesh.mesh.codes import Command
+from echomesh.mesh.connection import PART_BYTES
 from echomesh.mesh.protocol import Message
 from tests.mesh.support import an_event, serving
 from tests.support.counts import count
@@ -44,6 +46,44 @@ def test_requests_in_pieces_of_any_size_are_answered_once_and_in_order(shm_dir: 
     for seed in range(count(3, 100)):
         (shm_dir / str(seed)).mkdir()
         asyncio.run(test(seed))
+
+
+def test_publishes_are_answered_while_others_of_the_same_read_are_still_taken(shm_dir: Path) -> None:
+    async def test() -> None:
+        async with serving(shm_dir) as running:
+            client = await running.publisher()
+            client.write(_publishes(client.session_id, range(1)))  # the first one is judged by Python, and its topic
+            assert (await client.receive()).status == 0
+            (connection,) = running.server.core.connections
+            parts, look = 0, connection.on_part
+            assert look is not None
+
+            def part() -> None:
+                nonlocal parts
+                parts += 1
+                deadline = time.monotonic() + 10
+                while running.server.core.waiting and time.monotonic() < deadline:
+                    look()
+                    time.sleep(0.001)
+                assert not running.server.core.waiting
+
+            connection.on_part = part
+            # No turn of the event loop meanwhile.
+            connection.receive(_publishes(client.session_id, range(1, PUBLISHES)), 0.0)
+            assert parts == (PUBLISHES - 1) * 2100 // PART_BYTES
+            for number in range(1, PUBLISHES):
+                answer = await client.receive()
+                assert (answer.seq, protocol.body_of(answer).offset) == (f"p{number}", number)
+
+    asyncio.run(test())
+
+
+def _publishes(session_id: str, numbers: range) -> bytes:
+    made = []
+    for number in numbers:
+        body = Publish("shop", session_id, "orders", Raw(an_event(number, size=2000).encode()))
+        made.append(framed(protocol.encode(Command.PUBLISH_MESSAGE_REQUEST, f"p{number}", body)))
+    return b"".join(made)
 
 
 async def _answers(receive: Callable[[], Awaitable[Message]]) -> list[int]:

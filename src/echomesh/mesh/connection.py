@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import BadMessage, EchomeshError, LogError
@@ -48,6 +48,8 @@ class Connection(Pipe):
         """Requests that are not answered yet, and their sizes."""
         self.lane: Lane | None = None
         """The short way of publishes, once the session is one that publishes."""
+        self.on_part: Callable[[], None] | None = None
+        """Called in the midst of many publishes: the disk may begin with those that are there."""
         self.checking = False
         """While a password is being checked, what follows is held; also when there is much output already."""
         self._held: list[bytes] = []
@@ -107,8 +109,8 @@ class Connection(Pipe):
                 else:
                     begun, at = at, self.lane.take_frames(data, at, now, PART_BYTES)
                     if at - begun >= PART_BYTES:
-                        if self.core.on_part is not None:
-                            self.core.on_part()
+                        if self.on_part is not None:
+                            self.on_part()
                         continue
             self._messages(splitter.feed(data[at:cut]), now)
             at = cut

@@ -92,8 +92,6 @@ class MeshCore:
         """Called when the first of them gets dirty."""
         self.on_timer: Callable[[float], None] | None = None
         """Called when something is to be done at a time, with the time."""
-        self.on_part: Callable[[], None] | None = None
-        """Called in the midst of many publishes: the disk may begin with those that are there."""
         self.waiting = Publishes()
         """Publishes that wait for the disk, in order."""
         self.to_pump: dict[Delivery, None] = {}

@@ -65,7 +65,6 @@ class MeshServer:
         )
         self.core.on_output = self.flush_soon
         self.core.on_timer = self._tick_at
-        self.core.on_part = log.look
         self._tick()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> Sequence[tuple[str, int]]:
@@ -205,7 +204,9 @@ class _Wire(asyncio.Protocol):
         if self.bridge is not None:
             self.connection = core.bridges.dialed(self.bridge, now)
         else:
-            self.connection = core.connect(host, now, local=is_loopback(host))
+            self.connection = connection = core.connect(host, now, local=is_loopback(host))
+            if connection is not None:
+                connection.on_part = self.server.port.log.look
         if self.connection is None:
             self.transport.abort()
         else:

@@ -212,8 +212,10 @@ cdef class Appends(Answers):
 
     def look(self) -> None:
         """For a loop in the midst of much that it appends: answers what was committed meanwhile, and has what is there
-        committed. Otherwise disk and loop would take turns.
+        committed. Otherwise disk and loop would take turns. Not for a task: others go on in here.
         """
+        if self.passing:
+            return
         if self.commits.done_ticket > self.answered:
             self._harvest()
         elif self.waiting > 1:
