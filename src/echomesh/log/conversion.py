@@ -113,7 +113,7 @@ class Conversions:
             if behind > topic.done[0] or base < topic.earliest or base in found.converted or base in stayed:
                 continue
             # All of a segment is older than the first record of the next one.
-            if began_ns(self.log, topic, behind) >= before:
+            if began_ns(self.log, topic, behind, found.adopted) >= before:
                 break
             due.append((base, behind))
         return due

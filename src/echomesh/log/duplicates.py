@@ -34,14 +34,15 @@ def _recent(log: LogCore, topic: ActiveTopic, since: int) -> list[tuple[int, int
     # (first offset, end) of the segments that reach into the window, newest first.
     found: list[tuple[int, int]] = []
     until = end = topic.next_offset
-    for base in reversed(listed(log.storage, topic.directory).firsts):
+    segments = listed(log.storage, topic.directory)
+    for base in reversed(segments.firsts):
         if base >= until:
             continue
         if end - until >= log.options.duplicate_events:
             break
         found.append((base, until))
         until = base
-        if began_ns(log, topic, base) < since:
+        if began_ns(log, topic, base, segments.adopted) < since:
             break
     return found
 

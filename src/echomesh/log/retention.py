@@ -10,6 +10,7 @@ from echomesh.log.segments import UNKNOWN_NS, began_ns, listed
 
 if TYPE_CHECKING:
     from echomesh.log.active import ActiveTopic
+    from echomesh.log.adopted import Adopted
     from echomesh.log.core import LogCore
 
 
@@ -19,8 +20,13 @@ class Kept:
     def __init__(self, active: int) -> None:
         self.active = active  # the segment that was written to when this was looked up
         self.sizes: dict[int, int] = {}  # by the first offset, in order
+        self.stages: dict[int, Adopted] = {}  # those that are stages
         self.total = 0
         self.oldest_ns = UNKNOWN_NS  # when the first of them was sealed, about
+
+    def path(self, topic: ActiveTopic, base: int) -> str:
+        """The file of a segment, before it was converted."""
+        return self.stages[base].path if base in self.stages else topic.path(base)
 
 
 class Retention:
@@ -34,7 +40,7 @@ class Retention:
     def run(self, now: int) -> None:
         """Removes what the options of the log no longer want."""
         options = self.log.options
-        gone: list[tuple[ActiveTopic, list[int]]] = []
+        gone: list[tuple[ActiveTopic, list[tuple[int, str]]]] = []
         for topic in list(self.log.numbered):
             limit = options.memory_topic_bytes if topic.level == "none" else options.retention_bytes
             # Nothing is sealed where the first offset stands in the segment that is being written.
@@ -47,13 +53,12 @@ class Retention:
         # After a crash the checkpoint says what was removed, and that it was not lost.
         self.log.keeper.checkpoint()
         for topic, found in gone:
-            stages = listed(self.log.storage, topic.directory).adopted
-            for base in found:
-                self.log.storage.unlink(stages[base].path if base in stages else topic.path(base))
+            for base, path in found:
+                self.log.storage.unlink(path)
                 self.log.storage.unlink(f"{topic.directory}/{index_name(base)}")
                 self.log.storage.unlink(f"{topic.directory}/{parquet_name(base)}")
 
-    def _unwanted(self, topic: ActiveTopic, limit: int | None, now: int) -> list[int]:
+    def _unwanted(self, topic: ActiveTopic, limit: int | None, now: int) -> list[tuple[int, str]]:
         active = topic.done[0]
         seconds = self.log.options.retention_s
         oldest = -1 if seconds is None else now - int(seconds * 1e9)
@@ -61,11 +66,11 @@ class Retention:
         if kept is None or kept.active != active or self._over(topic, kept, limit, oldest):
             # Looked at again before anything goes: a segment that became a Parquet file is far smaller.
             kept = self.kept[topic.number] = self._look(topic, active)
-        found: list[int] = []
+        found: list[tuple[int, str]] = []
         while self._over(topic, kept, limit, oldest):
             base = next(iter(kept.sizes))
             kept.total -= kept.sizes.pop(base)
-            found.append(base)
+            found.append((base, kept.path(topic, base)))
             topic.earliest = next(iter(kept.sizes), active)
             kept.oldest_ns = self._sealed_ns(topic, kept)
         if found:
@@ -79,17 +84,18 @@ class Retention:
     def _look(self, topic: ActiveTopic, active: int) -> Kept:
         self.looked += 1
         kept = Kept(active)
-        for base in listed(self.log.storage, topic.directory).firsts:
+        found = listed(self.log.storage, topic.directory)
+        kept.stages = found.adopted
+        for base in found.firsts:
             if topic.earliest <= base < active:
-                kept.sizes[base] = self._size(topic, base)
+                kept.sizes[base] = self._size(topic, base, kept)
         kept.total = sum(kept.sizes.values())
         kept.oldest_ns = self._sealed_ns(topic, kept)
         return kept
 
-    def _size(self, topic: ActiveTopic, base: int) -> int:
+    def _size(self, topic: ActiveTopic, base: int, kept: Kept) -> int:
         # Another process may convert a segment to Parquet at any time; both files are there for a moment.
-        stage = listed(self.log.storage, topic.directory).adopted.get(base)
-        for path in (f"{topic.directory}/{parquet_name(base)}", stage.path if stage else topic.path(base)):
+        for path in (f"{topic.directory}/{parquet_name(base)}", kept.path(topic, base)):
             with suppress(FileNotFoundError):
                 handle = self.log.storage.open(path)
                 try:
@@ -103,7 +109,7 @@ class Retention:
         if not kept.sizes or self.log.options.retention_s is None:
             return UNKNOWN_NS
         for following in [*kept.sizes, kept.active][1:]:
-            found = began_ns(self.log, topic, following)
+            found = began_ns(self.log, topic, following, kept.stages)
             if found < UNKNOWN_NS:
                 return found
         return UNKNOWN_NS

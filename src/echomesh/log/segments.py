@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echomesh.log.adopted import Adopted, adopted
@@ -38,11 +39,13 @@ def index_of(log: LogCore, topic: ActiveTopic, base: int) -> Index:
     return Index(log.storage, topic.directory, log.log_id, topic.number, base)
 
 
-def began_ns(log: LogCore, topic: ActiveTopic, base: int) -> int:
-    """When the first record of a segment was appended; far in the future when that can't be told."""
-    stage = adopted(topic.directory, log.storage.names(topic.directory)).get(base)
-    if stage is not None:
-        return stage.time_ns
+def began_ns(log: LogCore, topic: ActiveTopic, base: int, stages: Mapping[int, Adopted]) -> int:
+    """When the first record of a segment was appended; far in the future when that can't be told.
+
+    `stages` are those of the topic's segments that are stages.
+    """
+    if base in stages:
+        return stages[base].time_ns
     try:
         return topic.first_time(base)
     except FileNotFoundError:
