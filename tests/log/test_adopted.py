@@ -11,7 +11,7 @@ import pytest
 
 from echomesh.errors import LogCorrupt, LogReadOnly, StageMissing
 from echomesh.events import Event
-from echomesh.log import LogReader, TopicLog, arrow
+from echomesh.log import LogReader, TopicLog, arrow, stage_copy
 from echomesh.log.adopted import adopted, marks_of
 from echomesh.log.stage_commit import StageCommit
 from echomesh.log.stage_file import Staged
@@ -217,6 +217,26 @@ def test_a_stage_that_was_cut_short_is_not_committed(tmp_path: Path) -> None:
         assert len(files(tmp_path)) == 1
 
 
+def test_what_tells_the_rows_of_a_stage_is_checked(tmp_path: Path) -> None:
+    with TopicLog(tmp_path, small(segment_bytes=1 << 16, duplicate_bytes=1 << 20)) as log:
+        stage = log.stage("w", 0, "r")
+        for i in range(20):
+            stage.add("a", event(i))
+        staged = stage.close()
+        path = tmp_path / "staging" / f"{staged.stage}.stage"
+        whole = path.read_bytes()
+        found = stage_copy.look(log.core.storage, log.core.paths, staged.stage)
+        assert found.ending_at - found.end >= 20 * 16
+        for at in range(found.end, found.ending_at, 1 if FULL else 17):
+            spoilt = bytearray(whole)
+            spoilt[at] ^= 1
+            path.write_bytes(spoilt)
+            with pytest.raises(StageMissing):
+                told(log, staged)
+        path.write_bytes(whole)
+        assert told(log, staged).rows == 20
+
+
 def test_a_row_that_the_disk_has_spoilt_before_the_commit_is_not_served(tmp_path: Path) -> None:
     with TopicLog(tmp_path, small(segment_bytes=1 << 16)) as log:
         stage = log.stage("w", 0, "r")
@@ -329,14 +349,20 @@ def test_retention_removes_it_whole(tmp_path: Path) -> None:
         assert len(files(tmp_path)) == (40 - earliest) // 10, "what was removed does not come back"
 
 
-def test_twins_are_recognized_behind_it_and_over_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tells", [True, False])
+def test_twins_are_recognized_behind_it_and_over_a_restart(
+    tmp_path: Path, tells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = small(duplicate_bytes=1 << 20)
     with TopicLog(tmp_path, options) as log:
-        commit(log, [event(i) for i in range(10)])
-        assert len(files(tmp_path)) == 1
-        assert log.append("a", event(4)) == 4
+        if not tells:  # as one that was written by a task on the same machine
+            monkeypatch.setattr(stage_copy, "MOST_HASHES_BYTES", 0)
+        commit(log, [event(i) for i in range(6)], [event(i) for i in range(5, 9)] + [b"no event"])
+        assert len(files(tmp_path)) == 2
+        assert [log.append("a", event(i)) for i in range(9)] == [0, 1, 2, 3, 4, 5, 7, 8, 9]
+        assert log.append("a", b"no event") == 11
     with TopicLog(tmp_path, options) as log:
-        assert log.append_many("a", [event(9), event(10)]) == [9, 10]
+        assert log.append_many("a", [event(8), event(9)]) == [9, 12]
 
 
 def test_without_a_checkpoint_the_file_tells_where_the_topic_ends(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files that are written once: in whole blocks, past the page cache or not, the same bytes."""
+"""Files that are written once: in whole blocks, past the page cache where there is a way, the same bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from tests.log.support import EIO, FaultyStorage
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("past_cache", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, MIB - 1, MIB, MIB + 1, 3 * MIB, 3 * MIB + 12345])
-def test_any_pieces_become_the_same_file(tmp_path: Path, shm_dir: Path, past_cache: bool, size: int) -> None:
+def test_any_pieces_become_the_same_file(tmp_path: Path, shm_dir: Path, size: int) -> None:
     chosen = random.Random(size)
     data = chosen.randbytes(size)
     for directory in (tmp_path, shm_dir):  # one of them may not know such writes
-        file = BlockFile(RealStorage(), str(directory / "file"), past_cache=past_cache)
+        file = BlockFile(RealStorage(), str(directory / "file"))
         at = 0
         while at < size:
             piece = data[at : at + chosen.choice((1, 700, 4096, 300_000, 2 * MIB))]
@@ -37,7 +36,7 @@ def test_any_pieces_become_the_same_file(tmp_path: Path, shm_dir: Path, past_cac
 
 
 def test_a_large_file_leaves_nothing_in_the_page_cache(tmp_path: Path) -> None:
-    file = BlockFile(RealStorage(), str(tmp_path / "file"), past_cache=True)
+    file = BlockFile(RealStorage(), str(tmp_path / "file"))
     file.write(bytes(3 * MIB))
     flags = (Path("/proc/self/fdinfo") / str(file._handle)).read_text().split("flags:")[1].split()[0]
     file.close()
@@ -49,7 +48,7 @@ def test_a_large_file_leaves_nothing_in_the_page_cache(tmp_path: Path) -> None:
 def test_a_disk_that_fails_is_told_and_the_handle_is_given_back(tmp_path: Path) -> None:
     disk = FaultyStorage()
     disk.fail["pwrite"] = (1, EIO)
-    file = BlockFile(disk, str(tmp_path / "file"), past_cache=True)
+    file = BlockFile(disk, str(tmp_path / "file"))
     with pytest.raises(OSError, match="Input/output"):
         file.write(bytes(2 * MIB))
     file.close()

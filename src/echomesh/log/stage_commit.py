@@ -122,9 +122,21 @@ class StageCommit:
         for key, names in self.whole.items():
             stages = [self.stages[name] for name in names]
             found[key] = Whole(sum(stage.ending.rows for stage in stages), sum(stage.end for stage in stages))
-            if self._is_windowed:
+            if self._is_windowed and not self._know(key, names):
                 stage_copy.lay_out(log.storage, log.paths, [(name, self.stages[name]) for name in names], *given)
         return found
+
+    def _know(self, key: Key, names: list[str]) -> bool:
+        # By what the window of duplicates knows the rows; False when a stage does not tell, and they have to be read.
+        window, first = self._window(key), 0
+        for name in names:
+            told = stage_copy.hashes(self.log.storage, self.log.paths, name, self.stages[name])
+            if told is None:
+                return False
+            if window is not None:
+                window.load_hashes(told, first, self.note.time_ns)
+            first += self.stages[name].ending.rows
+        return True
 
     @property
     def _is_windowed(self) -> bool:

@@ -2,7 +2,8 @@
 are checked.
 
 Record 0 holds what the stage is for, 1 to n the rows (in `time_ns` the number of the row's topic), n + 1 the
-end: the names of the topics and the sum of all that is before. The last one says where the end stands.
+end: the names of the topics and the sum of all that is before. Between them may stand by what a window of duplicates
+knows the rows. The last one says where the end stands.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Ending(msgspec.Struct, array_like=True):
     topics: list[tuple[str, str]]  # environment, name
     rows: int
     checksum: int
+    end: int  # where the rows end
     marks: list[tuple[int, int]] = msgspec.field(default_factory=list)  # number and position of some rows
 
 
@@ -50,7 +52,12 @@ class Stage(NamedTuple):
 
     purpose: Purpose
     ending: Ending
-    end: int  # where the rows end
+    ending_at: int
+
+    @property
+    def end(self) -> int:
+        """Where the rows end."""
+        return self.ending.end
 
 
 Key = tuple[str, str]  # environment, name
@@ -65,6 +72,7 @@ _BUFFERED_BYTES: Final = 8 << 20  # of all topics
 _purpose = msgspec.msgpack.Decoder(Purpose).decode
 _ending = msgspec.msgpack.Decoder(Ending).decode
 pack = msgspec.msgpack.Encoder().encode
+MOST_HASHES_BYTES: Final = 32 << 20
 TAIL_BYTES: Final = len(encode(0, 0, None, bytes(8)))
 
 
@@ -121,6 +129,20 @@ def look(storage: Storage, paths: Paths, stage: str) -> Stage:
         raise StageMissing(stage, f"it is not whole: {error}") from None
     finally:
         storage.close(handle)
+
+
+def hashes(storage: Storage, paths: Paths, name: str, stage: Stage) -> bytes | None:
+    """By what a window of duplicates knows the rows; None when the stage does not tell."""
+    if stage.ending_at <= stage.end:
+        return None
+    handle = _opened(storage, paths, name)
+    try:
+        found = scan(storage.pread(handle, stage.ending_at - stage.end, stage.end), 0, 0, max_records=1)
+    finally:
+        storage.close(handle)
+    if not len(found) or len(found[0][3]) != 16 * stage.ending.rows:
+        raise StageMissing(name, "it is not whole: what tells its rows is damaged")
+    return found[0][3]
 
 
 def check(storage: Storage, paths: Paths, stage: str) -> Stage:

@@ -24,6 +24,7 @@ from echomesh.log.storage.blocks import BlockFile
 from echomesh.native.log_record import encode
 from echomesh.native.log_stage import mark_block
 from echomesh.native.log_sums import crc32c
+from echomesh.native.log_window import hashes_of
 
 WRITE_BYTES: Final = 1 << 20
 BESIDE: Final = ".task"  # behind the name of a stage that another process is writing
@@ -41,8 +42,9 @@ class StageFile:
     """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
 
     def __init__(
-        self, storage: Storage, paths: Paths, purpose: Purpose, suffix: str = ".new", *, past_cache: bool = False
+        self, storage: Storage, paths: Paths, purpose: Purpose, suffix: str = ".new", key: bytes | None = None
     ) -> None:
+        """With the `key` of windows of duplicates the stage tells by what they know its rows."""
         self.storage = storage
         self.paths = paths
         self.name = uuid.uuid4().hex
@@ -55,7 +57,9 @@ class StageFile:
         self.mark = 0
         self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
         self.fresh = self.path + suffix
-        self.file = BlockFile(storage, self.fresh, past_cache=past_cache)
+        self.key = key
+        self.hashes: list[bytes] = []
+        self.file = BlockFile(storage, self.fresh)
 
     def put(self, topic: str, event: Buffer, environment: str) -> bool:
         """Adds a row without writing; True when `flush` should be called."""
@@ -64,7 +68,9 @@ class StageFile:
         if self.position + len(self.buffer) >= self.mark:
             self.marks.append((self.rows, self.position + len(self.buffer)))
             self.mark = self.marks[-1][1] + STEP_BYTES
-        self.buffer += encode(self.rows, number, None, event)
+        row = encode(self.rows, number, None, event)
+        self._know(row)
+        self.buffer += row
         return len(self.buffer) >= WRITE_BYTES
 
     def put_rows(self, rows: Buffer, count: int, topics: Sequence[Key]) -> None:
@@ -75,9 +81,14 @@ class StageFile:
         for key in topics:
             self.topics.setdefault(key, len(self.topics))
         self.flush()
+        self._know(rows)
         self.mark = mark_block(rows, self.rows + 1, self.position, self.mark, STEP_BYTES, self.marks)
         self._write(rows)
         self.rows += count
+
+    def _know(self, rows: Buffer) -> None:
+        if self.key is not None:
+            self.hashes.append(hashes_of(self.key, rows))
 
     def flush(self) -> None:
         """Writes what was added."""
@@ -99,7 +110,10 @@ class StageFile:
         try:
             self.flush()
             checksum = self.checksum
-            ending = Ending(list(self.topics), self.rows, checksum, self.marks)
+            ending = Ending(list(self.topics), self.rows, checksum, self.position, self.marks)
+            hashes = b"".join(self.hashes)
+            if hashes and len(hashes) <= stage_copy.MOST_HASHES_BYTES:
+                self._write(encode(0, -3, None, hashes))
             self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
             self.buffer += stage_copy.tail(self.position)
             self.flush()
@@ -125,7 +139,6 @@ def stage_beside(
         Paths(str(Path(directory).absolute())),
         Purpose(writer, epoch, run, part, time.time_ns()),
         BESIDE,
-        past_cache=True,
     )
     made.flush()
     made.file.flush()  # what it is for stands there from the beginning, so that the writer lets it be

@@ -4,7 +4,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from echomesh.native.log_sums cimport em_identity, em_prefetch
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
+from echomesh.native.log_record cimport HEADER, padded
+from echomesh.native.log_sums cimport em_identity, em_prefetch, em_source
 
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void **made, size_t alignment, size_t size)
@@ -39,6 +42,35 @@ cdef class WindowBudget:
 
     def __init__(self, int64_t limit):
         self.limit = limit
+
+
+def hashes_of(bytes key not None, const uint8_t[::1] rows) -> bytes:
+    """By what a window with this key knows the events of records that stand one behind the other: 16 bytes for each, zeros
+    for one that names no source and id.
+    """
+    cdef int64_t at = 0, size = rows.shape[0], count = 0
+    cdef const char *base = <const char *>&rows[0] if size else NULL
+    cdef em_source source
+    cdef uint32_t length
+    cdef bytes made
+    cdef char *out
+    cdef const uint8_t *secret = <const uint8_t *><char *>key
+    if len(key) != 16:
+        raise ValueError("the key has 16 bytes")
+    memset(&source, 0, sizeof(source))
+    made = PyBytes_FromStringAndSize(NULL, size // HEADER * 16)
+    out = made
+    with nogil:
+        while at + HEADER <= size:
+            memcpy(&length, base + at, 4)
+            if length < HEADER or at + length > size:
+                break
+            if length == HEADER or not em_identity(
+                    secret, &source, <const uint8_t *>base + at + HEADER, length - HEADER, <uint64_t *>(out + count * 16)):
+                memset(out + count * 16, 0, 16)
+            count += 1
+            at += padded(length)
+    return made[:count * 16]
 
 
 cdef class Window:
@@ -227,6 +259,16 @@ cdef class Window:
                 continue
             if self.look(hash, time_ns) < 0:
                 self.keep(hash, offset, time_ns)
+
+    def load_hashes(self, const uint8_t[::1] hashes, int64_t first, int64_t now) -> None:
+        """Remembers events by what `hashes_of` gave for them, the first with this offset."""
+        cdef int64_t i, count = hashes.shape[0] // 16
+        cdef uint64_t hash[2]
+        with nogil:
+            for i in range(count):
+                memcpy(hash, &hashes[i * 16], 16)
+                if (hash[0] or hash[1]) and self.look(hash, now) < 0:
+                    self.keep(hash, first + i, now)
 
     def drop_from(self, int64_t offset) -> None:
         """Forgets events with this offset and later ones: they were not committed."""

@@ -45,9 +45,6 @@ class Storage(Protocol):
     def size(self, handle: int) -> int:
         """The file's length."""
 
-    def write_out(self, handle: int, position: int, size: int) -> None:
-        """Begins to bring these bytes to the disk, so that `fdatasync` has less to do: a hint, which never fails."""
-
     def fdatasync(self, handle: int) -> None:
         """Content and size are on disk afterwards."""
 

@@ -1,7 +1,7 @@
 """A file that is written once, from its beginning to its end.
 
-What nobody is about to read may go past the page cache: there a large write drives out what others read, and each
-fresh page costs the kernel, and a hypervisor below it, more than the copy does.
+A large one goes past the page cache: there it would drive out what others read, and each fresh page costs the kernel,
+and a hypervisor below it, more than the copy does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ _ROOM_BYTES: Final = 1 << 20
 class BlockFile:
     """Takes bytes in any pieces and writes them in large ones; those of a small file stay in the page cache."""
 
-    def __init__(self, storage: Storage, path: str, *, past_cache: bool) -> None:
+    def __init__(self, storage: Storage, path: str) -> None:
         self.storage = storage
         self.path = path
         self.size = 0
-        self._past_cache = past_cache
         self._written = 0
         self._handle = storage.open(path, create=True)
         self._room = mmap.mmap(-1, _ROOM_BYTES)  # begins at a page, as writes past the cache want it
@@ -42,15 +41,13 @@ class BlockFile:
                 self._written += _ROOM_BYTES
 
     def _put(self, size: int) -> None:
-        if self._past_cache and size == _ROOM_BYTES and not self._written:
+        if size == _ROOM_BYTES and not self._written:
             # What stands there by now is written once more, the same.
             handle = self.storage.open_past_cache(self.path)
             self.storage.close(self._handle)
             self._handle = handle
         with memoryview(self._room) as room, room[:size] as block:
             self.storage.pwrite(self._handle, block, self._written)
-        if not self._past_cache:
-            self.storage.write_out(self._handle, self._written, size)
 
     def flush(self) -> None:
         """Writes all of it; bytes that come later go on in the last block."""

@@ -13,7 +13,6 @@ from typing_extensions import Buffer
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _OPENING: Final = os.O_CLOEXEC | os.O_NOFOLLOW
-_SYNC_FILE_RANGE_WRITE: Final = 2
 
 
 class RealStorage:
@@ -64,9 +63,6 @@ class RealStorage:
 
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size
-
-    def write_out(self, handle: int, position: int, size: int) -> None:
-        _libc.sync_file_range(handle, ctypes.c_int64(position), ctypes.c_int64(size), _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self, handle: int) -> None:
         os.fdatasync(handle)

@@ -128,9 +128,6 @@ class SimulatedStorage:
     def size(self, handle: int) -> int:
         return len(self.handles[handle][0].content)
 
-    def write_out(self, handle: int, position: int, size: int) -> None:
-        pass  # what a cut leaves of it is any part, as without
-
     def fdatasync(self, handle: int) -> None:
         self._step()
         self._synced(self.handles[handle][0])
