@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ def bouts(measurements: Mapping[str, Measurement], repetitions: int, patience: P
             say(f"{name} ({repetition + 1} of {repetitions})")
             if len(figures.failures.get(name, [])) == TRIES:
                 continue
+            os.sync()  # what the one before has left to the kernel is not written in this one's time
             load = OtherLoad()
             try:
                 measured = measurements[name]()
