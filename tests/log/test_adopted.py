@@ -11,7 +11,7 @@ import pytest
 
 from echomesh.errors import LogCorrupt, LogReadOnly, StageMissing
 from echomesh.events import Event
-from echomesh.log import LogReader, TopicLog, arrow, stage_copy
+from echomesh.log import LogReader, TopicLog, arrow, stage_copy, stage_file
 from echomesh.log.adopted import adopted, marks_of
 from echomesh.log.stage_commit import StageCommit
 from echomesh.log.stage_file import Staged
@@ -356,7 +356,7 @@ def test_twins_are_recognized_behind_it_and_over_a_restart(
     options = small(duplicate_bytes=1 << 20)
     with TopicLog(tmp_path, options) as log:
         if not tells:  # as one that was written by a task on the same machine
-            monkeypatch.setattr(stage_copy, "MOST_HASHES_BYTES", 0)
+            monkeypatch.setattr(stage_file, "MOST_KNOWN_BYTES", -1)
         commit(log, [event(i) for i in range(6)], [event(i) for i in range(5, 9)] + [b"no event"])
         assert len(files(tmp_path)) == 2
         assert [log.append("a", event(i)) for i in range(9)] == [0, 1, 2, 3, 4, 5, 7, 8, 9]

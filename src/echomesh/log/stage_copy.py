@@ -72,7 +72,6 @@ _BUFFERED_BYTES: Final = 8 << 20  # of all topics
 _purpose = msgspec.msgpack.Decoder(Purpose).decode
 _ending = msgspec.msgpack.Decoder(Ending).decode
 pack = msgspec.msgpack.Encoder().encode
-MOST_HASHES_BYTES: Final = 32 << 20
 TAIL_BYTES: Final = len(encode(0, 0, None, bytes(8)))
 
 

@@ -7,6 +7,7 @@ the writer's.
 from __future__ import annotations
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from echomesh.native.log_sums import crc32c
 from echomesh.native.log_window import hashes_of
 
 WRITE_BYTES: Final = 1 << 20
+MOST_KNOWN_BYTES: Final = 80 << 20  # so that hashes of the shortest rows are no larger than a record may be
 BESIDE: Final = ".task"  # behind the name of a stage that another process is writing
 
 
@@ -58,18 +60,18 @@ class StageFile:
         self.buffer = bytearray(encode(0, 0, None, stage_copy.pack(purpose)))
         self.fresh = self.path + suffix
         self.key = key
-        self.hashes: list[bytes] = []
+        self.hashes = bytearray()
         self.file = BlockFile(storage, self.fresh)
 
     def put(self, topic: str, event: Buffer, environment: str) -> bool:
         """Adds a row without writing; True when `flush` should be called."""
         number = self.topics.setdefault((environment, topic), len(self.topics))
         self.rows += 1
+        row = encode(self.rows, number, None, event)
+        self._know(row)
         if self.position + len(self.buffer) >= self.mark:
             self.marks.append((self.rows, self.position + len(self.buffer)))
             self.mark = self.marks[-1][1] + STEP_BYTES
-        row = encode(self.rows, number, None, event)
-        self._know(row)
         self.buffer += row
         return len(self.buffer) >= WRITE_BYTES
 
@@ -87,8 +89,13 @@ class StageFile:
         self.rows += count
 
     def _know(self, rows: Buffer) -> None:
+        # Only a stage that may become a segment needs these, and marks: one that is far larger has none of them.
+        if self.position > MOST_KNOWN_BYTES:
+            self.key, self.mark = None, sys.maxsize
+            self.hashes.clear()
+            self.marks.clear()
         if self.key is not None:
-            self.hashes.append(hashes_of(self.key, rows))
+            self.hashes += hashes_of(self.key, rows)
 
     def flush(self) -> None:
         """Writes what was added."""
@@ -111,9 +118,8 @@ class StageFile:
             self.flush()
             checksum = self.checksum
             ending = Ending(list(self.topics), self.rows, checksum, self.position, self.marks)
-            hashes = b"".join(self.hashes)
-            if hashes and len(hashes) <= stage_copy.MOST_HASHES_BYTES:
-                self._write(encode(0, -3, None, hashes))
+            if self.hashes:
+                self._write(encode(0, -3, None, self.hashes))
             self.buffer += encode(self.rows + 1, -1, None, stage_copy.pack(ending))
             self.buffer += stage_copy.tail(self.position)
             self.flush()
