@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from pathlib import Path
@@ -52,4 +53,17 @@ def test_a_disk_that_fails_is_told_and_the_handle_is_given_back(tmp_path: Path) 
     with pytest.raises(OSError, match="Input/output"):
         file.write(bytes(2 * MIB))
     file.close()
+    assert not disk.paths
+
+
+def test_a_disk_that_wants_other_blocks_is_written_as_usual(tmp_path: Path) -> None:
+    disk = FaultyStorage()
+    data = random.Random(3).randbytes(3 * MIB + 77)
+    for refused in range(4):
+        file = BlockFile(disk, str(tmp_path / f"file{refused}"))
+        disk.only, disk.skip, disk.fail["pwrite"] = f"file{refused}", refused, (1, errno.EINVAL)
+        file.write(data)
+        file.sync()
+        file.close()
+        assert (tmp_path / f"file{refused}").read_bytes() == data
     assert not disk.paths

@@ -6,6 +6,7 @@ and a hypervisor below it, more than the copy does.
 
 from __future__ import annotations
 
+import errno
 import mmap
 from typing import Final
 
@@ -43,11 +44,20 @@ class BlockFile:
     def _put(self, size: int) -> None:
         if size == _ROOM_BYTES and not self._written:
             # What stands there by now is written once more, the same.
-            handle = self.storage.open_past_cache(self.path)
-            self.storage.close(self._handle)
-            self._handle = handle
+            self._go_on_with(self.storage.open_past_cache(self.path))
         with memoryview(self._room) as room, room[:size] as block:
-            self.storage.pwrite(self._handle, block, self._written)
+            try:
+                self.storage.pwrite(self._handle, block, self._written)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                # The file system wants larger blocks for that: then as usual.
+                self._go_on_with(self.storage.open(self.path))
+                self.storage.pwrite(self._handle, block, self._written)
+
+    def _go_on_with(self, handle: int) -> None:
+        self.storage.close(self._handle)
+        self._handle = handle
 
     def flush(self) -> None:
         """Writes all of it; bytes that come later go on in the last block."""
