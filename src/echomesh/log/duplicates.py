@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def window(log: LogCore, topic: ActiveTopic, now: int) -> Window | None:
     """The window over what the topic took last; None when the log keeps none."""
     options = log.options
-    if options.duplicate_bytes <= 0 or options.duplicate_events <= 0:
+    if not options.knows_duplicates:
         return None
     age_ns = int(options.duplicate_s * 1e9)
     made = Window(log.budget, log.log_id, options.duplicate_events, age_ns)

@@ -33,3 +33,8 @@ class LogOptions:
     background: bool = True  # False: nothing happens but by calls, for a simulation
     clock: Callable[[], int] = time_ns
     storage: Storage = field(default_factory=RealStorage)
+
+    @property
+    def knows_duplicates(self) -> bool:
+        """Whether topics have a window of duplicates at all."""
+        return self.duplicate_bytes > 0 and self.duplicate_events > 0

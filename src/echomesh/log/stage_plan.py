@@ -101,7 +101,7 @@ class StagePlan:
         for key, names in self.whole.items():
             stages = [self.stages[name] for name in names]
             found[key] = Whole(sum(stage.ending.rows for stage in stages), sum(stage.end for stage in stages))
-            if self._is_windowed and not self._know(key, names):
+            if log.options.knows_duplicates and not self._know(key, names):
                 stage_copy.lay_out(log.storage, log.paths, [(name, self.stages[name]) for name in names], *given)
         return found
 
@@ -117,13 +117,9 @@ class StagePlan:
             first += self.stages[name].ending.rows
         return True
 
-    @property
-    def _is_windowed(self) -> bool:
-        return self.log.options.duplicate_bytes > 0 and self.log.options.duplicate_events > 0
-
     def _window(self, key: Key) -> Window | None:
         options = self.log.options
-        if not self._is_windowed:
+        if not options.knows_duplicates:
             return None
         age_ns = int(options.duplicate_s * 1e9)
         made = self.windows[key] = Window(self.log.budget, self.log.log_id, options.duplicate_events, age_ns)

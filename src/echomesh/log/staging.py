@@ -39,8 +39,8 @@ class StageWriter(StageFile):
     """Rows for one (writer, epoch, run, part): on disk after `close`, and in no topic before their commit."""
 
     def __init__(self, log: LogCore, purpose: Purpose) -> None:
-        windowed = log.options.duplicate_bytes > 0 and log.options.duplicate_events > 0
-        super().__init__(log.storage, log.paths, purpose, key=log.log_id if windowed else None)
+        key = log.log_id if log.options.knows_duplicates else None
+        super().__init__(log.storage, log.paths, purpose, key=key)
         self.log = log
         self.purpose = purpose
         self.expired = False
