@@ -19,6 +19,7 @@ from echomesh.log.staging import Committed
 from tests.log.parquet_support import compacted
 from tests.log.support import EIO, ENOSPC, FaultyStorage, crash, events_of, small, stored
 from tests.log.test_damage import survivors
+from tests.log.test_recovery import frames, ruin
 from tests.support.counts import FULL, count
 
 
@@ -363,6 +364,29 @@ def test_twins_are_recognized_behind_it_and_over_a_restart(
         assert log.append("a", b"no event") == 11
     with TopicLog(tmp_path, options) as log:
         assert log.append_many("a", [event(8), event(9)]) == [9, 12]
+
+
+@pytest.mark.parametrize("ruined", [(1,), (2,), (1, 2), (2, 3), (1, 2, 3)])
+def test_where_the_journal_is_ruined_the_segments_of_all_kinds_tell(tmp_path: Path, ruined: tuple[int, ...]) -> None:
+    rows = [event(i) for i in range(5)]
+    log = TopicLog(tmp_path, small())
+    for one in (b"0", b"1"):
+        log.append("a", one)
+    commit(log, rows)
+    for one in (b"7", b"8"):
+        log.append("a", one)
+    assert len(files(tmp_path)) == 1
+    (journal,) = (tmp_path / "journal").iterdir()
+    crash(log)
+    places = frames(journal)
+    for number in ruined:
+        ruin(journal, places[number], 60)
+    assert stored(tmp_path, "a") == [b"0", b"1", *rows, b"7", b"8"]
+    with TopicLog(tmp_path, small()) as log:
+        assert any("missing" in note for note in log.report.notes)
+        assert not log.report.corrupt
+        assert log.append("a", b"9") == 9
+    assert stored(tmp_path, "a") == [b"0", b"1", *rows, b"7", b"8", b"9"]
 
 
 def test_without_a_checkpoint_the_file_tells_where_the_topic_ends(tmp_path: Path) -> None:

@@ -142,7 +142,6 @@ def test_drivers_that_are_killed_at_random_leave_each_row_once(
     spark: SparkSession, node: NodeProcess, tmp_path: Path
 ) -> None:
     drivers, chosen, written = Drivers(node, tmp_path / "drivers"), random.Random(7), 0
-    spark.conf.set("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
     for _ in range(count(1, 20)):
         driver = drivers.start(once=False)
         drivers.started(driver)
@@ -153,7 +152,12 @@ def test_drivers_that_are_killed_at_random_leave_each_row_once(
         drivers.kill(driver)
         found = numbers_of(node.events("out"))
         assert len(set(found)) == len(found)
-    drivers.finish_here(spark)
+    empty = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+    spark.conf.set(empty, "false")
+    try:
+        drivers.finish_here(spark)
+    finally:
+        spark.conf.unset(empty)
     assert numbers_of(node.events("out")) == list(range(written))
 
 

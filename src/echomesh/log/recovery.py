@@ -202,13 +202,19 @@ class Recovery:
             records = scan(data, position or HEADER_BYTES, expected, hole.until)
             at, following = records.next_position, records.next_offset
             if following == expected:
-                if position and self.storage.exists(f"{directory}/{segment_name(expected)}"):
+                if position and self._begins(hole.topic.number, expected):
                     position = 0
                     continue
                 at, following = find_record(data, min(at, len(data)), expected)
                 following = min(following, hole.until) if at >= 0 else hole.until
                 self.report.corrupt.append((hole.topic.name, expected, following - 1))
             base, position, expected = (base if position else expected), max(at, 0), following
+
+    def _begins(self, number: int, offset: int) -> bool:
+        # Whether a segment of any kind begins there.
+        if offset in self._adopted(number) or self._is_converted(number, offset):
+            return True
+        return self.storage.exists(f"{self.directory(number)}/{segment_name(offset)}")
 
     def _cut(self, topic: TopicEnd) -> None:
         # What stands behind the end was never acknowledged.
