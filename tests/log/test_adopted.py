@@ -193,6 +193,15 @@ def filled(directory: Path) -> tuple[Path, list[bytes]]:
     return path, events
 
 
+def twenty(log: TopicLog, directory: Path) -> tuple[Staged, Path]:
+    """A stage of twenty rows, and its file."""
+    stage = log.stage("w", 0, "r")
+    for i in range(20):
+        stage.add("a", event(i))
+    staged = stage.close()
+    return staged, directory / "staging" / f"{staged.stage}.stage"
+
+
 def told(log: TopicLog, staged: Staged) -> Committed:
     """A commit of a writer that tells what its stage has to have."""
     return log.core.stages.commit("w", 0, "r", [staged.stage], sums=[(staged.rows, staged.checksum)])
@@ -200,11 +209,7 @@ def told(log: TopicLog, staged: Staged) -> Committed:
 
 def test_a_stage_that_was_cut_short_is_not_committed(tmp_path: Path) -> None:
     with TopicLog(tmp_path, small(segment_bytes=1 << 16)) as log:
-        stage = log.stage("w", 0, "r")
-        for i in range(20):
-            stage.add("a", event(i))
-        staged = stage.close()
-        path = tmp_path / "staging" / f"{staged.stage}.stage"
+        staged, path = twenty(log, tmp_path)
         whole = path.read_bytes()
         for length in range(0, len(whole), 1 if FULL else 13):
             path.write_bytes(whole[:length])
@@ -220,11 +225,7 @@ def test_a_stage_that_was_cut_short_is_not_committed(tmp_path: Path) -> None:
 
 def test_what_tells_the_rows_of_a_stage_is_checked(tmp_path: Path) -> None:
     with TopicLog(tmp_path, small(segment_bytes=1 << 16, duplicate_bytes=1 << 20)) as log:
-        stage = log.stage("w", 0, "r")
-        for i in range(20):
-            stage.add("a", event(i))
-        staged = stage.close()
-        path = tmp_path / "staging" / f"{staged.stage}.stage"
+        staged, path = twenty(log, tmp_path)
         whole = path.read_bytes()
         found = stage_copy.look(log.core.storage, log.core.paths, staged.stage)
         assert found.ending_at - found.end >= 20 * 16
@@ -240,11 +241,7 @@ def test_what_tells_the_rows_of_a_stage_is_checked(tmp_path: Path) -> None:
 
 def test_a_row_that_the_disk_has_spoilt_before_the_commit_is_not_served(tmp_path: Path) -> None:
     with TopicLog(tmp_path, small(segment_bytes=1 << 16)) as log:
-        stage = log.stage("w", 0, "r")
-        for i in range(20):
-            stage.add("a", event(i))
-        staged = stage.close()
-        path = tmp_path / "staging" / f"{staged.stage}.stage"
+        staged, path = twenty(log, tmp_path)
         data = bytearray(path.read_bytes())
         data[data.index(event(7)) + 3] ^= 1
         path.write_bytes(data)
