@@ -36,7 +36,7 @@ def test_any_pieces_become_the_same_file(tmp_path: Path, shm_dir: Path, size: in
         assert (directory / "file").read_bytes() == data
 
 
-def test_a_large_file_leaves_nothing_in_the_page_cache(tmp_path: Path) -> None:
+def test_a_large_file_goes_past_the_page_cache_where_there_is_a_way(tmp_path: Path) -> None:
     file = BlockFile(RealStorage(), str(tmp_path / "file"))
     file.write(bytes(3 * MIB))
     flags = (Path("/proc/self/fdinfo") / str(file._handle)).read_text().split("flags:")[1].split()[0]
