@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from echomesh.errors import FrameTooLarge
+from echomesh.native.blocks import Block
 
 LENGTH_BYTES: Final = 4
 MAX_FRAME: Final = 64 << 20
 STRANGER_FRAME: Final = 64 << 10  # before HELLO succeeded
 
+LEAST_DIRECT: Final = 32 << 10
+MOST_DIRECT: Final = 4 << 20
+
 _PIECE_BYTES: Final = 4096
+_NOTHING: Final = memoryview(b"")
 _length_at: Final = struct.Struct(">I").unpack_from
 
 
@@ -30,6 +35,10 @@ class Splitter:
 
     def __init__(self, limit: int = STRANGER_FRAME) -> None:
         self.limit = limit
+        self.direct = False
+        """Whether room for a large frame is made as soon as its length is known, so that it can be read in place."""
+        self.block: Block | None = None
+        """The payload of such a frame that is not whole: who read into it says so to `filled`."""
         self._head = bytearray()
         self._pieces: list[bytes | bytearray] = []
         """Of a payload that is not whole: as they came, so that a large one is copied once, when it is."""
@@ -60,6 +69,13 @@ class Splitter:
         """Bytes up to the end of a frame that is not whole yet, or of its length."""
         return self._need - self._waiting
 
+    def filled(self, size: int) -> Iterable[bytes]:
+        """So many bytes were read into the block; the payload, if it is whole now."""
+        assert self.block is not None
+        self.block.moved(size)
+        self._waiting += size
+        return [self._whole()] if self._waiting == self._need else ()
+
     def check(self) -> None:
         """Raises `FrameTooLarge` if the next frame is over the limit."""
         if self._failed is not None:
@@ -80,15 +96,13 @@ class Splitter:
                 self._failed = FrameTooLarge(length, self.limit)
                 self._waiting = 0
                 raise self._failed
-            self._need = LENGTH_BYTES + length
+            self._begin(length)
             view = view[len(head) :]
         missing = self._need - self._waiting
         if len(view) < missing:
             self._add(data if isinstance(data, bytes) and len(view) == len(data) else view)
             return ()
-        payload = b"".join((*self._pieces, view[:missing]))
-        self._pieces.clear()
-        self._waiting = 0
+        payload = self._whole(view[:missing])
         payloads, at = self._split(rest := view[missing:])
         if at < len(rest):
             self._keep(rest[at:])
@@ -100,13 +114,30 @@ class Splitter:
             self._head += rest
             self._waiting = len(rest)
         else:
+            self._begin(self._need - LENGTH_BYTES)
             self._waiting = LENGTH_BYTES
             self._add(rest[LENGTH_BYTES:])
+
+    def _begin(self, length: int) -> None:
+        self._need = LENGTH_BYTES + length
+        if self.direct and LEAST_DIRECT <= length <= MOST_DIRECT:
+            self.block = Block(length)
+
+    def _whole(self, rest: memoryview = _NOTHING) -> bytes:
+        self._waiting, self._need = 0, LENGTH_BYTES
+        if self.block is not None:
+            block, self.block = self.block, None
+            block.put(rest)
+            return block.take()
+        pieces, self._pieces = self._pieces, []
+        return b"".join((*pieces, rest))
 
     def _add(self, piece: bytes | memoryview) -> None:
         # Small ones share an object, which may be far larger than they are.
         self._waiting += len(piece)
-        if len(piece) >= _PIECE_BYTES:
+        if self.block is not None:
+            self.block.put(piece)
+        elif len(piece) >= _PIECE_BYTES:
             self._pieces.append(bytes(piece))
         elif self._pieces and isinstance(last := self._pieces[-1], bytearray):
             last += piece

@@ -19,7 +19,7 @@ from echomesh.mesh.options import MeshOptions
 from tests.faults.hostile_support import encode, publishing, run
 from tests.faults.mesh_support import still_serves
 from tests.mesh.access_support import CLIENTS
-from tests.mesh.support import Running, an_event
+from tests.mesh.support import Running, an_array, an_event
 
 
 def test_who_publishes_to_ever_new_topics_is_stopped(shm_dir: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_bridge_brings_no_more_topics_than_there_may_be(shm_dir: Path) -> None
         origin = bytes(16)[:-1] + b"1"
         peer = await server.client("peer", is_server=True, urn="far", port=1, log_id=origin)
         for number in range(100):
-            event = RawBytes(an_event(number).encode())
-            body = Forward("peer", peer.session_id, "TST", f"endless/{number}", origin, 0, [event])
+            events = an_array(an_event(number))
+            body = Forward("peer", peer.session_id, "TST", f"endless/{number}", origin, 0, events)
             peer.send(Command.ASYNC_MESSAGE_TO_SERVER, body, seq=f"f{number}")
         statuses: dict[str, int] = {}
         while len(statuses) < 100:

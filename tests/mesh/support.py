@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Raw as RawBytes
+
 from echomesh.events import Event
 from echomesh.frames import Splitter, framed
 from echomesh.log import AsyncTopicLog, LogOptions
@@ -153,6 +156,11 @@ class Raw:
     def close(self) -> None:
         """Ends the connection."""
         self.writer.close()
+
+
+def an_array(*events: Event) -> RawBytes:
+    """These events as one server sends them to another."""
+    return RawBytes(msgspec.msgpack.encode([RawBytes(event.encode()) for event in events]))
 
 
 def an_event(number: int = 0, size: int = 0, **more: Any) -> Event:

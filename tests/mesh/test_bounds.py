@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import Raw as RawBytes
 
 from echomesh.errors import RequestFailed, UnauthorizedPublish
 from echomesh.mesh.bodies import Forward
 from echomesh.mesh.client import Session, session
 from echomesh.mesh.codes import Command
 from echomesh.mesh.options import MeshOptions
-from tests.mesh.support import Raw, Running, an_event, serving
+from tests.mesh.support import Raw, Running, an_array, an_event, serving
 
 
 def connect(server: Running, client_id: str = "shop") -> Session:
@@ -46,9 +45,8 @@ def test_stages_of_all_sessions_together_are_bounded_and_make_room_when_they_end
 
 
 async def forward(peer: Raw, origin: bytes, offset: int) -> str:
-    body = Forward(
-        "peer", peer.session_id, "TST", "a", origin, offset, [RawBytes(an_event(10 * origin[0] + offset).encode())]
-    )
+    events = an_array(an_event(10 * origin[0] + offset))
+    body = Forward("peer", peer.session_id, "TST", "a", origin, offset, events)
     seq = peer.send(Command.ASYNC_MESSAGE_TO_SERVER, body, seq=f"{origin.hex()}-{offset}")
     while True:
         message = await peer.receive()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from echomesh.errors import BadMessage, FrameTooLarge
-from echomesh.frames import STRANGER_FRAME, Splitter, framed
+from echomesh.frames import LEAST_DIRECT, STRANGER_FRAME, Splitter, framed
 from echomesh.mesh import bodies, protocol
 from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
@@ -265,6 +265,33 @@ def test_large_frames_come_out_whole_in_pieces_that_their_sender_may_use_again(
         data = data[cut:]
     assert found == payloads
     assert (splitter.waiting, splitter.missing) == (0, 4)
+
+
+@given(
+    sizes=st.lists(st.sampled_from((0, 10, LEAST_DIRECT - 1, LEAST_DIRECT, LEAST_DIRECT + 5000, 90_000)), max_size=6),
+    cuts=st.lists(st.sampled_from((1, 3, 4, 5, 100, 20_000, 70_000)), min_size=1, max_size=20),
+    in_place=st.booleans(),
+)
+def test_large_frames_are_read_in_place_if_one_likes(sizes: list[int], cuts: list[int], in_place: bool) -> None:
+    splitter = Splitter(100_000)
+    splitter.direct = True
+    payloads = [random.Random(size).randbytes(size) for size in sizes]
+    data = b"".join(map(framed, payloads))
+    found: list[bytes] = []
+    for cut in itertools.cycle(cuts):
+        if not data:
+            break
+        if in_place and splitter.block is not None:
+            room = memoryview(splitter.block)
+            piece = data[: min(cut, len(room))]
+            room[: len(piece)] = piece
+            found += splitter.filled(len(piece))
+        else:
+            piece = data[:cut]
+            found += splitter.feed(bytearray(piece))
+        data = data[len(piece) :]
+    assert found == payloads
+    assert (splitter.waiting, splitter.missing, splitter.block) == (0, 4, None)
 
 
 @given(payloads=st.lists(st.binary(max_size=50), max_size=5), size=st.integers(51, (1 << 32) - 1), rest=st.binary())

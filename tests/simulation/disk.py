@@ -20,6 +20,7 @@ from echomesh.mesh.log_port import LogReads
 from echomesh.mesh.ports import Pending, Staging
 from echomesh.mesh.state import FILE_NAME, StateFile
 from echomesh.native.log_appends import Appends
+from echomesh.native.log_pieces import Pieces
 from tests.simulation.clock import Clock
 
 NEVER = 1 << 60
@@ -185,7 +186,12 @@ class DiskLog(LogReads):
         return pending
 
     def append_many(
-        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
+        self,
+        topic: str,
+        events: Sequence[Buffer] | Pieces,
+        *,
+        environment: str,
+        origins: Sequence[bytes] | bytes | None = None,
     ) -> Pending:
         self._commit_soon()
         pending: Pending = self._appends.append_many(topic, events, environment=environment, origins=origins)

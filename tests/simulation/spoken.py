@@ -7,6 +7,7 @@ from typing import Any
 from echomesh.errors import BadMessage
 from echomesh.frames import MAX_FRAME, Splitter
 from echomesh.mesh import protocol
+from echomesh.mesh.arrivals import Bundle
 from echomesh.mesh.bodies import Ack, Deliver, Forward, Nack, Publish, Published, Subscribe
 from echomesh.mesh.codes import Command
 from tests.simulation.clock import Clock
@@ -49,7 +50,8 @@ def _words(message: protocol.Message) -> str:
         case Deliver():
             what = f"{body.topic} {body.offset}+{len(body.cloud_events)}"
         case Forward():
-            what = f"{body.topic} {body.origin.hex()[:4]} {body.offset}+{len(body.cloud_events)} since {body.since}"
+            behind = Bundle(body, message.seq).behind
+            what = f"{body.topic} {body.origin.hex()[:4]} {body.offset} to {behind} since {body.since}"
         case Ack():
             what = f"{body.topic} {body.first}..{body.offset}"
         case Nack():

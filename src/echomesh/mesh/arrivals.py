@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from echomesh.errors import EchomeshError
+from echomesh.errors import BadMessage, EchomeshError
 from echomesh.mesh.checks import sound, topic_of
 from echomesh.mesh.codes import ENVIRONMENTS
 from echomesh.mesh.ranges import OriginRanges
 from echomesh.mesh.refusal import Refusal, failed
 from echomesh.mesh.ways import MOST_HOPS
-from echomesh.native.mesh_frames import arrived
+from echomesh.native.mesh_frames import arrived, origin_of_event
 
 if TYPE_CHECKING:
     from echomesh.mesh.bodies import Forward
@@ -38,10 +38,16 @@ def _check(body: Forward) -> None:
         raise failed(f"BridgeServers are at most {MOST_HOPS}, each with a Urn of at most 255 characters")
 
 
-def _each(origins: list[bytes] | bytes, first: int, count: int) -> list[bytes]:
-    if isinstance(origins, list):
-        return origins
-    return [origins[:16] + offset.to_bytes(8, "little") for offset in range(first, first + count)]
+class Bundle:
+    """The events of a message from another server, where they stand in it."""
+
+    def __init__(self, body: Forward, seq: str) -> None:
+        found = arrived(body.cloud_events)
+        if found is None:
+            raise BadMessage("the body of ASYNC_MESSAGE_TO_SERVER: CloudEvents is no array", seq)
+        self.body = body
+        self.events, self.doubtful = found
+        self.behind = body.offset + len(self.events)
 
 
 class Arrivals:
@@ -56,15 +62,15 @@ class Arrivals:
         self._grown: dict[tuple[str, str], None] = {}
         """Topics that got something over a bridge."""
 
-    def take(self, body: Forward, came: Came, kept: Kept) -> None:
+    def take(self, bundle: Bundle, came: Came, kept: Kept) -> None:
         """Appends what is new of this; calls `kept` once all of it is on disk, with what knows how that went."""
-        core, ranges = self.core, self.ranges
+        core, ranges, body = self.core, self.ranges, bundle.body
         topic = topic_of(body.topic)
         key = (body.origin, body.environment, topic)
         _check(body)
         core.topics.admit(body.environment, topic)
         self._load(body.environment, topic)
-        count = len(body.cloud_events)
+        count = len(bundle.events)
         missing = ranges.missing(*key, body.offset, count)
 
         def settled(pending: Pending) -> None:
@@ -74,7 +80,7 @@ class Arrivals:
 
         if missing:
             core.ways.came(body.origin, list(body.bridge_servers))
-            pending = self._append(body, topic, missing)
+            pending = self._append(bundle, topic, missing)
             self._flying[body.environment, topic] += 1
             # From here on they count as taken, so that the same events from elsewhere are not appended twice.
             for first, end in missing:
@@ -100,21 +106,27 @@ class Arrivals:
         if not self._flying[key]:
             del self._flying[key], self._ends[key]
 
-    def _append(self, body: Forward, topic: str, missing: list[tuple[int, int]]) -> Pending:
-        parts = [
-            arrived(body.cloud_events, first - body.offset, end - body.offset, body.origin, first, self._sound)
+    def _append(self, bundle: Bundle, topic: str, missing: list[tuple[int, int]]) -> Pending:
+        body, events = bundle.body, bundle.events
+        doubtful = [body.offset + number for number in bundle.doubtful]
+        refused = {
+            offset
             for first, end in missing
-        ]
-        events, origins = parts[0]
-        if len(parts) > 1:
-            events = [event for part, _ in parts for event in part]
-            origins = [
-                origin
-                for (part, theirs), (first, _) in zip(parts, missing, strict=True)
-                for origin in _each(theirs, first, len(part))
-            ]
-        self.core.counts.bridged_in += len(events)
-        return self.core.log.append_many(topic, events, environment=body.environment, origins=origins)
+            for offset in doubtful
+            if first <= offset < end and not self._sound(events[offset - body.offset])
+        }
+        log, environment, count = self.core.log, body.environment, len(events)
+        if not refused and missing == [(body.offset, bundle.behind)]:
+            origin = origin_of_event(body.origin, body.offset)
+            pending = log.append_many(topic, events, environment=environment, origins=origin)
+        else:
+            offsets = [offset for first, end in missing for offset in range(first, end) if offset not in refused]
+            some = [events[offset - body.offset] for offset in offsets]
+            origins = [origin_of_event(body.origin, offset) for offset in offsets]
+            count = len(some)
+            pending = log.append_many(topic, some, environment=environment, origins=origins)
+        self.core.counts.bridged_in += count
+        return pending
 
     def _sound(self, event: bytes) -> bool:
         # What breaks the standard is left out alone, and counted: it would not be taken the next time either.

@@ -124,7 +124,7 @@ class Nack(Body):
 class Forward(Body):
     """Events for a server, consecutive offsets of one origin: the log that they were first published to.
 
-    From the origin itself, `since` says that there are no others in [since, offset).
+    From the origin itself, `since` says that there are no others in [since, offset). `cloud_events` is an array.
     """
 
     client_id: str
@@ -133,7 +133,7 @@ class Forward(Body):
     topic: str
     origin: bytes
     offset: int
-    cloud_events: list[Raw]
+    cloud_events: Raw
     bridge_servers: list[Server] = []
     since: int | None = None
 

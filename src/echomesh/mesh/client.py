@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -105,6 +106,7 @@ class Session:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one that it belongs to, from its first use on."""
+        self._thread = 0
 
     # Publishing
 
@@ -121,7 +123,7 @@ class Session:
         if timeout is not None:
             return await self._publish_within(timeout, topic, event, server)
         link = self._asking
-        if link is None or link.error is not None or asyncio._get_running_loop() is not self._loop:
+        if link is None or link.error is not None or get_ident() != self._thread or not link.loop.is_running():
             link = self._link()
         if link.full:
             await link.room()
@@ -145,7 +147,7 @@ class Session:
         When the window is full it raises `SessionBusy`: await `room()`, or earlier ones.
         """
         link = self._asking
-        if link is None or link.error is not None or asyncio._get_running_loop() is not self._loop:
+        if link is None or link.error is not None or get_ident() != self._thread or not link.loop.is_running():
             link = self._link()
         encoded = event.encode() if isinstance(event, Event) else event
         return link.publish(topic, encoded, None if server is None else parse_address(server))
@@ -331,7 +333,7 @@ class Session:
     def _check_loop(self) -> None:
         running = asyncio._get_running_loop()
         if self._loop is None:
-            self._loop = running
+            self._loop, self._thread = running, get_ident()
         if running is None or running is not self._loop:
             raise WrongEventLoop
 

@@ -52,8 +52,8 @@ class Link:
         self.error: MeshError | None = None
         """Why the link is of no use any more."""
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
-        self._create_future: Callable[[], asyncio.Future[Any]] = self._loop.create_future
+        self.loop = asyncio.get_running_loop()
+        self._create_future: Callable[[], asyncio.Future[Any]] = self.loop.create_future
         self._flight = self.core.flight
         self._flight.window_events, self._flight.window_bytes = options.window_events, options.window_bytes
         self._flight.send_bytes = SEND_BYTES
@@ -64,10 +64,10 @@ class Link:
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
-        self._up: asyncio.Future[Broken | None] = self._loop.create_future()
-        self._down: asyncio.Future[Broken] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._task = self._loop.create_task(self._keep())
+        self._up: asyncio.Future[Broken | None] = self.loop.create_future()
+        self._down: asyncio.Future[Broken] = self.loop.create_future()
+        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self._task = self.loop.create_task(self._keep())
 
     # Requests
 
@@ -101,7 +101,7 @@ class Link:
         """Waits until another publish may go."""
         while self.full and self.error is None:
             if self._room is None:
-                self._room = self._loop.create_future()
+                self._room = self.loop.create_future()
             await asyncio.shield(self._room)
 
     async def request(
@@ -114,7 +114,7 @@ class Link:
         """Lets `send` ask the core with a token: a future of the answer's body."""
         if self.error is not None:
             raise self.error
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = self.loop.create_future()
         send(future)
         self._limits.watch(future, self.options.timeout if timeout is None else timeout)
         self.plan()
@@ -122,7 +122,7 @@ class Link:
 
     async def nack(self, delivery: Delivery, offset: int, delay: float | None, reason: str | None) -> Nacked | None:
         """Gives an event back; None when it comes again anyway, since its connection is gone."""
-        future: asyncio.Future[Nacked] = self._loop.create_future()
+        future: asyncio.Future[Nacked] = self.loop.create_future()
         if self.error is not None or not self.core.nack(delivery, offset, future, delay, reason):
             return None
         self._limits.watch(future, self.options.timeout)
@@ -140,7 +140,7 @@ class Link:
 
     def check_loop(self) -> None:
         """Raises `WrongEventLoop` for those who come from elsewhere."""
-        if asyncio._get_running_loop() is not self._loop:
+        if asyncio._get_running_loop() is not self.loop:
             raise WrongEventLoop
 
     # What leaves, once for each turn of the event loop
@@ -150,7 +150,7 @@ class Link:
         if not self._planned and self._transport is not None:
             self.check_loop()
             self._planned = True
-            self._loop.call_soon(self._flush)
+            self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._planned = False
@@ -162,14 +162,14 @@ class Link:
 
     def _send(self) -> None:
         """Sends what there is, early where more is still being made: the server begins with it meanwhile."""
-        if self._transport is not None and (data := self.core.take_output(self._loop.time())):
+        if self._transport is not None and (data := self.core.take_output(self.loop.time())):
             self._transport.write(data)
 
     # Connections
 
     async def _keep(self) -> None:
         options, backoff = self.options, Backoff()
-        since, patience = self._loop.time(), options.connect_timeout
+        since, patience = self.loop.time(), options.connect_timeout
         broken: Broken | None = None
         while True:
             try:
@@ -184,21 +184,21 @@ class Link:
                 broken = await self._down
                 patience = options.max_outage
                 # A server that welcomes us and does not answer is as good as none.
-                since = self._limits.progress if broken.stalled else self._loop.time()
+                since = self._limits.progress if broken.stalled else self.loop.time()
             if broken.final:
                 return self.end(broken.error)
             pause = backoff.pause()
-            if self._loop.time() + pause > since + patience:
+            if self.loop.time() + pause > since + patience:
                 return self.end(self._unreachable(str(broken.error), patience))
             await asyncio.sleep(pause)
 
     async def _connect(self) -> Broken | None:
         """Makes a connection; None when it has a session."""
         self.core.withdraw(lambda token: bool(token.cancelled()))
-        self._up, self._down = self._loop.create_future(), self._loop.create_future()
+        self._up, self._down = self.loop.create_future(), self.loop.create_future()
         server, tls = self.options.server, self.options.tls
         try:
-            await self._loop.create_connection(lambda: _Wire(self), server.urn, server.port, ssl=tls)
+            await self.loop.create_connection(lambda: _Wire(self), server.urn, server.port, ssl=tls)
         except ssl.SSLCertVerificationError as error:
             return Broken(self._unreachable(f"its certificate is not trusted: {error.verify_message}"), final=True)
         except OSError as error:
@@ -217,20 +217,20 @@ class Link:
             return
         self._wire, self._transport = wire, transport
         transport.set_write_buffer_limits(0)  # what is written is sent then, not at the end of the turn
-        self.core.connected(self._loop.time())
+        self.core.connected(self.loop.time())
         self._flush()
         self._tick()
 
     def received(self, data: bytes) -> None:
         """Bytes came."""
-        self._handle(self.core.receive(data, self._loop.time()))
+        self._handle(self.core.receive(data, self.loop.time()))
         if self.core.receiving:
             self._limits.moved()
         self.plan()
 
     def _tick(self) -> None:
         stalled = self._limits.stalled(self._flight.publishing)
-        self._handle([stalled] if stalled is not None else self.core.tick(self._loop.time()))
+        self._handle([stalled] if stalled is not None else self.core.tick(self.loop.time()))
         self.plan()
         self._wind()
 
@@ -238,7 +238,7 @@ class Link:
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            self._timer = self._loop.call_at(min(self.core.timer(), self._limits.look_at()), self._tick)
+            self._timer = self.loop.call_at(min(self.core.timer(), self._limits.look_at()), self._tick)
 
     def lost(self, error: Exception | None) -> None:
         """The connection is gone."""
@@ -324,7 +324,7 @@ class Link:
         try:
             async with asyncio.timeout(patience):
                 while self.core.waiting and self.error is None:
-                    self._idle = self._idle or self._loop.create_future()
+                    self._idle = self._idle or self.loop.create_future()
                     await asyncio.shield(self._idle)
                 if self.core.state is State.UP:
                     self.core.disconnect()

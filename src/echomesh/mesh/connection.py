@@ -71,22 +71,25 @@ class Connection(Pipe):
     def _linked(self) -> bool:
         return self.session is not None and self.session.link is not None
 
-    def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
+    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came."""
-        if self.closing:
-            return
-        before = self.splitter.waiting
         try:
-            if self.lane is not None and isinstance(data, bytes):
-                self._publishes(data, now)
+            if self.lane is not None:
+                self._publishes(memoryview(data), now)
             else:
                 self._messages(self.splitter.feed(data), now)
             self.splitter.check()
         except BadMessage as error:
             self.refuse_all(error)
-        self.came(before, len(data), now)
         if self.session is None:
             self._count_kept()
+
+    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
+        """Deals with whole messages."""
+        try:
+            self._messages(payloads, now)
+        except BadMessage as error:
+            self.refuse_all(error)
 
     def reassure(self, now: float) -> None:
         """Tells a client that its long message comes: before that is whole, no heartbeat gets through."""
@@ -98,7 +101,7 @@ class Connection(Pipe):
     def _count_kept(self) -> None:
         self.core.strangers.keeps(self, self.splitter.waiting + self._held_bytes)
 
-    def _publishes(self, data: bytes, now: float) -> None:
+    def _publishes(self, data: memoryview, now: float) -> None:
         """The same for a session that publishes: its requests take the short way, as far as they can."""
         splitter, at, end = self.splitter, 0, len(data)
         while at < end and not self.closing:
@@ -149,10 +152,7 @@ class Connection(Pipe):
         if self.checking or self.blocked or not self._held:
             return
         held, self._held, self._held_bytes = self._held, [], 0
-        try:
-            self._messages(held, now)
-        except BadMessage as error:
-            self.refuse_all(error)
+        self.take_payloads(held, now)
         self.core.mark(self)  # it may be read on
 
     def take_pieces(self) -> list[bytes]:

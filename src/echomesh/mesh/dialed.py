@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from echomesh.errors import BadMessage, EchomeshError
@@ -55,19 +55,22 @@ class Dialed(Pipe):
         """While much waits for the disk. Never for the other end: both would wait for ever."""
         return self.in_flight_bytes > self.core.options.in_flight_bytes
 
-    def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
+    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came."""
-        if self.closing:
-            return
-        before = self.splitter.waiting
         try:
-            for payload in self.splitter.feed(data):
-                if not self.closing:
-                    self._message(protocol.decode(payload), now)
+            self.take_payloads(self.splitter.feed(data), now)
             self.splitter.check()
         except BadMessage as error:
             self.fail(f"it does not speak EventMesh: {error}")
-        self.came(before, len(data), now)
+
+    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
+        """Deals with whole messages."""
+        try:
+            for payload in payloads:
+                if not self.closing:
+                    self._message(protocol.decode(payload), now)
+        except BadMessage as error:
+            self.fail(f"it does not speak EventMesh: {error}")
 
     def _message(self, message: Message, now: float) -> None:
         if self.link is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import EchomeshError, LogCorrupt, LogError, OffsetsLost
 from echomesh.mesh import protocol
+from echomesh.mesh.arrivals import Bundle
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
 from echomesh.mesh.ways import MOST_HOPS
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 512 << 10
 MOST_EVENTS: Final = 1000
-HOLD_S: Final = 0.005  # for so long what is short waits for the one before it
-MOST_SHORT: Final = 1  # messages of a topic on their way at once, unless there is a full one to send
+HOLD_S: Final = 0.005  # for so long what is short waits for the one before it to be acknowledged,
+PACE_S: Final = 0.002  # and for so long in any case
+BUSY_EVENTS: Final = 64  # if that one had so many
 
 Topic = tuple[str, str]  # environment and name
 
@@ -49,17 +51,18 @@ class Sent:
 class Outgoing:
     """How far the other end is in one topic of ours."""
 
-    __slots__ = ("acknowledged", "held", "next", "own_end", "queued", "refused", "sent")
+    __slots__ = ("acknowledged", "held", "last", "next", "own_end", "queued", "refused", "sent")
 
     def __init__(self, at: int) -> None:
         self.acknowledged = at
         self.next = at
         self.sent: deque[Sent] = deque()
+        self.last: Sent | None = None
         self.own_end = at
         """Behind the last of our own events that were sent: up to the next one, the other end need not expect any."""
         self.queued = False
-        self.held = False
-        """Whether what there is waits for an acknowledgement, or a moment, to go with what comes until then."""
+        self.held = 0.0
+        """Until then what there is waits to go with what comes, unless an acknowledgement lets it go earlier."""
         self.refused = ""
 
 
@@ -78,6 +81,7 @@ class Link:
     ) -> None:
         self.core = core
         self.pipe = pipe
+        pipe.splitter.direct = True
         self.peer = peer
         self.called = peer
         """What the other end calls itself; `peer` is where we reach it."""
@@ -147,11 +151,13 @@ class Link:
     def _send(self, key: Topic) -> bool:
         out, log = self._out[key], self.core.log
         environment, topic = key
-        held, out.held = out.held, self._is_short(key, out)
-        if out.held:
-            if not held:
-                self.core.later(out.sent[-1].at + HOLD_S, lambda: self._let_go(key, out))
+        until = self._held_until(key, out)
+        if self.core.now < until:
+            if not out.held or out.held > until:
+                out.held = until
+                self.core.later(until, lambda: self._let_go(key, out))
             return False
+        out.held = 0.0
         settled = self.core.arrivals.settled_up_to(environment, topic)
         most = MOST_EVENTS if settled is None else min(MOST_EVENTS, settled - out.next)
         if most <= 0:
@@ -170,13 +176,15 @@ class Link:
                 self._forward(key, out, records, first, end, origin)
         return True
 
-    def _is_short(self, key: Topic, out: Outgoing) -> bool:
+    def _held_until(self, key: Topic, out: Outgoing) -> float:
         # Each message costs both servers a commit, a sync and an acknowledgement, however little is in it.
-        if len(out.sent) < MOST_SHORT or self.core.now >= out.sent[-1].at + HOLD_S:
-            return False
+        last = out.last
+        if last is None or (not out.sent and last.count < BUSY_EVENTS):
+            return 0.0
         waiting = (self.core.log.bounds(*key) or (0, 0))[1] - out.next
-        last = out.sent[-1]
-        return waiting < MOST_EVENTS and waiting * last.size < BATCH_BYTES * last.count
+        if waiting >= MOST_EVENTS or waiting * last.size >= BATCH_BYTES * last.count:
+            return 0.0
+        return last.at + (HOLD_S if out.sent else PACE_S)
 
     def _let_go(self, key: Topic, out: Outgoing) -> None:
         if out.held:
@@ -210,6 +218,7 @@ class Link:
         self._in_flight_bytes += len(frame)
         out.next = behind
         out.sent.append(sent)
+        out.last = sent
         core.counts.bridged_out += end - begun
         self.pipe.write(frame)
 
@@ -280,54 +289,51 @@ class Link:
         if self.rights is not None and not (
             self.rights.may_use(body.environment) and self.rights.may_publish(body.topic)
         ):
-            self.pipe.send(
-                Command.ASYNC_MESSAGE_TO_CLIENT_ACK,
-                message.seq,
-                self._ack(body),
-                status=Status.ACL_FAIL,
-                error=ErrorCode.UNAUTHORIZED_PUBLISH,
-                description=f"{body.topic} of {body.environment} may not be sent here",
-            )
+            why = f"{body.topic} of {body.environment} may not be sent here"
+            self._refuse(message, body, why, Status.ACL_FAIL, ErrorCode.UNAUTHORIZED_PUBLISH)
             return
         if self._failed:
             return
+        bundle = Bundle(body, message.seq)
         self.pipe.in_flight_bytes += len(message.body)
         try:
-            self.core.arrivals.take(body, self.came, lambda known, pending: self._kept(message, body, known, pending))
+            self.core.arrivals.take(
+                bundle, self.came, lambda known, pending: self._kept(message, bundle, known, pending)
+            )
         except EchomeshError as error:
             self._not_kept(message, body, error)
         except BaseException:
             self.pipe.in_flight_bytes -= len(message.body)
             raise
 
-    def _kept(self, message: Message, body: Forward, known: bool, pending: Pending | None) -> None:
+    def _kept(self, message: Message, bundle: Bundle, known: bool, pending: Pending | None) -> None:
         try:
             if pending is not None:
                 pending.result()
             if not known:
                 raise LogError("what came before could not be kept: send it again")
         except EchomeshError as error:
-            self._not_kept(message, body, error)
+            self._not_kept(message, bundle.body, error)
         else:
             self.pipe.in_flight_bytes -= len(message.body)
-            self.pipe.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, message.seq, self._ack(body))
+            self.pipe.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, message.seq, self._ack(bundle.body, bundle.behind))
 
     def _not_kept(self, message: Message, body: Forward, error: Exception) -> None:
         # What follows on this link would be out of order: all of it comes again over the next one.
         self._failed = True
         self.pipe.in_flight_bytes -= len(message.body)
-        self.pipe.send(
-            Command.ASYNC_MESSAGE_TO_CLIENT_ACK,
-            message.seq,
-            self._ack(body),
-            status=Status.FAIL,
-            description=str(error),
-        )
+        self._refuse(message, body, str(error), Status.FAIL)
         self.pipe.close()
 
-    def _ack(self, body: Forward) -> Ack:
+    def _refuse(
+        self, message: Message, body: Forward, why: str, status: Status, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        ack = self._ack(body, body.offset)
+        command = Command.ASYNC_MESSAGE_TO_CLIENT_ACK
+        self.pipe.send(command, message.seq, ack, status=status, error=error, description=why)
+
+    def _ack(self, body: Forward, behind: int) -> Ack:
         client_id, session_id = self.session
-        behind = body.offset + len(body.cloud_events)
         return Ack(client_id, session_id, body.environment, body.topic, behind, is_client=False, origin=body.origin)
 
 

@@ -13,6 +13,7 @@ from echomesh.log import AsyncTopicLog, LogReader
 from echomesh.log.topic_reader import TopicReader
 from echomesh.log.view import TopicName
 from echomesh.mesh.ports import Pending, Staging
+from echomesh.native.log_pieces import Pieces
 from echomesh.native.log_recent import recent
 from echomesh.native.log_record import Records
 
@@ -117,7 +118,12 @@ class AsyncLogPort(LogReads):
         return self.log.core.stages
 
     def append_many(
-        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
+        self,
+        topic: str,
+        events: Sequence[Buffer] | Pieces,
+        *,
+        environment: str,
+        origins: Sequence[bytes] | bytes | None = None,
     ) -> Pending:
         """Appends events one behind the other."""
         return self.log.append_many(topic, events, environment=environment, origins=origins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from echomesh.frames import Splitter, framed
@@ -48,12 +49,34 @@ class Pipe(ABC):
         """Whether the shell should not read on for now."""
         return self.blocked
 
-    @abstractmethod
     def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """Deals with what came, none of which is kept but as a copy."""
+        if not self.closing:
+            before = self.splitter.waiting
+            self.take(data, now)
+            self._came(before, len(data), now)
+
+    @abstractmethod
+    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came."""
 
-    def came(self, before: int, size: int, now: float) -> None:
-        """`size` bytes came and were dealt with; `before` bytes of a frame had been there."""
+    def filled(self, size: int, now: float) -> bool:
+        """Deals with so much that came into the splitter's block; whether there was anything to be done."""
+        payloads = self.splitter.filled(size)
+        self.heard = now
+        if not payloads:
+            return False
+        self.frame_since = now
+        if not self.closing:
+            self.take_payloads(payloads, now)
+        return True
+
+    @abstractmethod
+    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
+        """Deals with whole messages."""
+
+    def _came(self, before: int, size: int, now: float) -> None:
+        # `size` bytes were dealt with; `before` bytes of a frame had been there.
         self.heard = now
         if not before or self.splitter.waiting != before + size:
             self.frame_since = now

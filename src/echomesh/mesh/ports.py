@@ -13,6 +13,7 @@ from typing_extensions import Buffer
 from echomesh.log.staging import Committed, StageWriter
 from echomesh.log.view import TopicName
 from echomesh.mesh.bodies import Server
+from echomesh.native.log_pieces import Pieces
 from echomesh.native.log_record import Records
 
 
@@ -66,7 +67,12 @@ class LogPort(Protocol):
         ...
 
     def append_many(
-        self, topic: str, events: Sequence[Buffer], *, environment: str, origins: Sequence[bytes] | bytes | None = None
+        self,
+        topic: str,
+        events: Sequence[Buffer] | Pieces,
+        *,
+        environment: str,
+        origins: Sequence[bytes] | bytes | None = None,
     ) -> Pending:
         """Its result is the list of offsets."""
         ...

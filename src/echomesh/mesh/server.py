@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self, cast
 
+from typing_extensions import Buffer
+
 from echomesh.log import AsyncTopicLog
 from echomesh.mesh.bodies import Server
 from echomesh.mesh.bridging import Bridge
@@ -21,6 +23,8 @@ from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.ports import AccessPort, Login, Logins, StatePort
 
 HIGH_WATER = 256 << 10
+READ_BYTES = 256 << 10
+LITTLE_BYTES = 16 << 10  # of a link, whose large messages are read to where they stay once they are known
 DIAL_SECONDS = 5.0
 
 
@@ -51,6 +55,9 @@ class MeshServer:
         self._servers: list[asyncio.Server] = []
         self._progress = asyncio.Event()
         self.port = AsyncLogPort(log, self.settled)
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """For what comes over any connection: it is dealt with at once."""
+        self.little = self.buffer[:LITTLE_BYTES]
         self._bridge_tls = bridge_tls
         self._dials: set[asyncio.Task[None]] = set()
         self.core = MeshCore(
@@ -184,8 +191,8 @@ class MeshServer:
         await self.close()
 
 
-class _Wire(asyncio.Protocol):
-    """One TCP connection."""
+class _Wire(asyncio.BufferedProtocol):
+    """One TCP connection. All read into one buffer; large messages of a link are read to where they stay."""
 
     def __init__(self, server: MeshServer, bridge: Bridge | None = None) -> None:
         self.server = server
@@ -213,14 +220,22 @@ class _Wire(asyncio.Protocol):
             self.connection.wire = self
             self.server.flush_soon()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> Buffer:
+        if self.connection is not None and (splitter := self.connection.splitter).direct:
+            return self.server.little if splitter.block is None else memoryview(splitter.block)
+        return self.server.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
         if connection is None:
             return
         server = self.server
         now = server._loop.time()
         server.core.now = now
-        connection.receive(data, now)
+        if connection.splitter.block is None:
+            connection.receive(server.buffer[:nbytes], now)
+        elif not connection.filled(nbytes, now):
+            return
         if server.core.answerable:
             server.settled()
         if self.reading and connection.paused and self.transport is not None:

@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t
 
 from echomesh.native.log_answers cimport Answer, Answers
 from echomesh.native.log_commit cimport Commits
+from echomesh.native.log_pieces cimport Pieces
 from echomesh.native.log_topic cimport Topic
 
 
@@ -23,6 +24,6 @@ cdef class Appends(Answers):
     cdef Answer append_at(self, topic, const char *event, int64_t size, environment)
     cdef Answer placed(self, Answer answer, Topic found, event, origin, int64_t offset)
     cdef bint entered(self, Answer answer, Topic topic) except -1
-    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, object origins, Py_ssize_t i) except -1
+    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, Pieces pieces, object origins, Py_ssize_t i) except -1
     cdef bint queue(self, Answer answer, Topic topic, list events, object origins, Py_ssize_t count) except -1
     cdef bint advance(self) except -1

@@ -16,6 +16,7 @@ from echomesh.native.atomics cimport em_now_ns
 from echomesh.native.log_answers cimport DONE, PENDING, Answer, Answers
 from echomesh.native.log_commit cimport Commits
 from echomesh.native.log_fill cimport CLOCK_REALTIME, NO_ROOM, clock_gettime, timespec
+from echomesh.native.log_pieces cimport Pieces
 from echomesh.native.log_record cimport ORIGIN
 from echomesh.native.log_topic cimport Topic
 
@@ -116,28 +117,30 @@ cdef class Appends(Answers):
         """
         cdef Topic found = self.find(environment, topic)
         cdef Answer answer = Answer.__new__(Answer)
-        cdef list items = [event if PyBytes_CheckExact(event) else encoded(event) for event in events]
+        cdef Pieces pieces = events if type(events) is Pieces and (origins is None or PyBytes_CheckExact(origins)) else None
+        cdef list items = None if pieces is not None else as_items(events)
+        cdef Py_ssize_t total = pieces.count if pieces is not None else len(items)
         cdef object sources = origins
         if PyBytes_CheckExact(origins):
             if len(origins) != ORIGIN:
                 raise ValueError(f"an origin has {ORIGIN} bytes, not {len(origins)}")
             if not found.journaled:
-                sources = counted_on(origins, len(items))
+                sources = counted_on(origins, total)
         elif origins is not None:
             sources = list(origins)
         cdef Py_ssize_t count = 0
         answer.loop = self.loop
         answer.offsets = []
-        if not items:
+        if not total:
             answer.state = DONE
         elif not found.journaled:
-            answer.offsets.extend(self.core.add_loose(found, [bytes(item) for item in items], self.now(), sources))
+            answer.offsets.extend(self.core.add_loose(found, [bytes(item) for item in events], self.now(), sources))
             answer.state = DONE
         else:
             if not self.line_bytes:
-                count = self.enter(answer, found, items, sources, 0)
-            if count < len(items):
-                self.queue(answer, found, items, sources, count)
+                count = self.enter(answer, found, items, pieces, sources, 0)
+            if count < total:
+                self.queue(answer, found, items if pieces is None else list(pieces), sources, count)
         return answer
 
     cdef bint entered(self, Answer answer, Topic topic) except -1:
@@ -152,14 +155,20 @@ cdef class Appends(Answers):
             self.loop.call_soon(self.kick_later)
         return True
 
-    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, object origins, Py_ssize_t i) except -1:
-        # Enters events from number i on; how many are in.
+    cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, Pieces pieces, object origins,
+                          Py_ssize_t i) except -1:
+        # Enters events from number i on, of the one or the other; how many are in.
         cdef int64_t offset, now = self.now()
         cdef bint counted = PyBytes_CheckExact(origins)
         cdef char origin[ORIGIN]
-        while i < len(events):
+        cdef Py_ssize_t total = pieces.count if pieces is not None else len(events)
+        while i < total:
             if counted:
                 origin_at(origin, PyBytes_AS_STRING(origins), i)
+            if pieces is not None:
+                offset = self.commits.put(topic, pieces.base + pieces.bounds[i], pieces.bounds[i + 1] - pieces.bounds[i],
+                                          origin if counted else NULL, now)
+            elif counted:
                 offset = self.commits.enter_from(topic, events[i], now, origin)
             else:
                 offset = self.commits.enter(topic, events[i], now, None if origins is None else origins[i])
@@ -192,7 +201,7 @@ cdef class Appends(Answers):
             answer = entry[0]
             if answer.state == PENDING:
                 try:
-                    entry[4] = self.enter(answer, entry[1], entry[2], entry[3], entry[4])
+                    entry[4] = self.enter(answer, entry[1], entry[2], None, entry[3], entry[4])
                 except Exception as error:
                     answer.fail(error)
                 else:
@@ -302,6 +311,10 @@ cdef list counted_on(bytes first, Py_ssize_t count):
         origin_at(origin, PyBytes_AS_STRING(first), i)
         made.append(PyBytes_FromStringAndSize(origin, ORIGIN))
     return made
+
+
+cdef list as_items(events):
+    return [event if PyBytes_CheckExact(event) else encoded(event) for event in events]
 
 
 cdef object encoded(event):

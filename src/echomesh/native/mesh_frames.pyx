@@ -1,11 +1,12 @@
 """Events on their way out of the log and into it, many at a time: as frames for subscribers and bridges, and back."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from echomesh.native.big_endian cimport put_big_endian
+from echomesh.native.log_msgpack cimport read_array, skip_value
+from echomesh.native.log_pieces cimport Pieces
 from echomesh.native.log_record cimport HEADER, ORIGIN, Records
 from echomesh.native.mesh_event cimport event_at
 
@@ -64,41 +65,41 @@ def events_frame(bytes head not None, Records records not None, Py_ssize_t first
     return made
 
 
-def arrived(list raws not None, Py_ssize_t start, Py_ssize_t end, bytes log_id not None, int64_t first, judge) -> tuple:
-    """(events, origins) of those of a message, where they were first published from `first` on.
-
-    `judge(event)` says whether to take one that is not known to be good. When all are taken, `origins` is the first
-    one's alone.
+def arrived(raw not None) -> tuple:
+    """(events, doubtful) of the bytes of an array of events: where they are, and the numbers of those that are not known
+    to be good. None when it is no array.
     """
-    cdef list events = raws if start == 0 and end == len(raws) else raws[start:end]
-    cdef list kept = None
-    cdef Py_ssize_t i
-    if PyBytes_GET_SIZE(log_id) != 16 or not 0 <= start <= end <= len(raws):
-        raise ValueError("16 bytes of a log id, and a part of the events")
-    for i in range(end - start):
-        if is_good(events[i]) or judge(bytes(events[i])):
-            if kept is not None:
-                kept.append(i)
-        elif kept is None:
-            kept = list(range(i))
-    if kept is None:
-        return events, origin_from(log_id, first)
-    return [events[i] for i in kept], [origin_from(log_id, first + i) for i in kept]
+    cdef Pieces events = Pieces.__new__(Pieces)
+    cdef const uint8_t[::1] data = raw
+    cdef const uint8_t *p = &data[0] if data.shape[0] else NULL
+    cdef const uint8_t *end = p + data.shape[0]
+    cdef const uint8_t *begin = p
+    cdef const uint8_t *next = NULL
+    cdef list doubtful = []
+    cdef int64_t count = 0, i
+    events.owner = data
+    events.base = <const char *>p
+    p = read_array(p, end, &count)
+    if p == NULL:
+        return None
+    events.add(p - begin)
+    for i in range(count):
+        next = event_at(p, end, False)
+        if next == NULL:
+            next = skip_value(p, end)
+            if next == NULL:
+                return None
+            doubtful.append(i)
+        p = next
+        events.add(p - begin)
+    return (events, doubtful) if p == end else None
 
 
-cdef bint is_good(event) except -1:
-    cdef Py_buffer view
-    cdef const uint8_t *p
-    PyObject_GetBuffer(event, &view, PyBUF_SIMPLE)
-    try:
-        p = <const uint8_t *>view.buf
-        return event_at(p, p + view.len, False) == p + view.len
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef bytes origin_from(bytes log_id, int64_t offset):
+def origin_of_event(bytes log_id not None, int64_t offset) -> bytes:
+    """The origin of the event that was first published at this offset of that log."""
     cdef char origin[ORIGIN]
+    if PyBytes_GET_SIZE(log_id) != 16:
+        raise ValueError("16 bytes of a log id")
     memcpy(origin, PyBytes_AS_STRING(log_id), 16)
     memcpy(origin + 16, &offset, 8)
     return PyBytes_FromStringAndSize(origin, ORIGIN)

@@ -186,12 +186,12 @@ cdef class Lane:
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(payload)
         return self.take_at(p, p + PyBytes_GET_SIZE(payload), now)
 
-    def take_frames(self, bytes data not None, Py_ssize_t at, double now, Py_ssize_t most) -> int:
+    def take_frames(self, const uint8_t[::1] data not None, Py_ssize_t at, double now, Py_ssize_t most) -> int:
         """Takes the requests from `at` on, and says where it stopped: at one that Python has to look at, at one that is
         not whole, at the end, or with `most` bytes or more.
         """
-        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
-        cdef Py_ssize_t end = PyBytes_GET_SIZE(data), start = at, length
+        cdef const uint8_t *p = &data[0] if data.shape[0] else NULL
+        cdef Py_ssize_t end = data.shape[0], start = at, length
         if not 0 <= at <= end:
             raise IndexError(at)
         while end - at >= 4 and at - start < most:
