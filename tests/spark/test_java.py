@@ -53,6 +53,19 @@ def test_without_one_the_installed_package_serves(tmp_path: Path, monkeypatch: p
     assert version(Path(find_java({"PATH": ""}))) >= OLDEST
 
 
+def test_without_a_home_nothing_is_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "temporary").mkdir()
+    environment = {"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path / "temporary")}
+    program = "from echomesh.spark.java import find_java; print(find_java({'PATH': ''}))"
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(
+        command, env=environment | {"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
+    ).stdout
+    assert found.startswith(str(tmp_path / "temporary"))
+    assert not list((tmp_path / "temporary").iterdir())
+
+
 @full_only
 @pytest.mark.spark
 def test_spark_runs_on_a_machine_without_java(data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -85,7 +86,10 @@ def _shim(home: Path) -> Path:
     try:
         return _written(cache / name, text)
     except OSError:
-        return _written(Path(tempfile.mkdtemp(prefix="echomesh-"), name), text)
+        # No home to keep it in: it goes with this process.
+        place = tempfile.mkdtemp(prefix="echomesh-")
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        return _written(Path(place, name), text)
 
 
 def _written(shim: Path, text: str) -> Path:
