@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import echomesh
 from echomesh.spark.pipelines.registry import Entry, Figures, Registry
 from tests.cli.quick import Quick
 from tests.cli.test_commands import loaded
@@ -145,6 +146,16 @@ def test_commands_for_other_clusters_are_printed(quick: Quick, home: Path) -> No
     assert "spark-submit --master k8s://https://CLUSTER:6443 --deploy-mode cluster" in said
     assert said.count(f"pipeline run {flow} --master") == 2
     assert said.count("--server mesh:4889 --once --from 15m") == 2
+    assert str(Path(echomesh.__file__).parent) in said.partition("Kubernetes")[0]
+    assert str(Path(echomesh.__file__).parent) not in said.partition("Kubernetes")[2], "it is elsewhere in an image"
+
+
+@pytest.mark.parametrize(("master", "other"), [("k8s://https://here:6443", "yarn"), ("yarn", "k8s://")])
+def test_commands_are_for_the_cluster_that_was_named(quick: Quick, home: Path, master: str, other: str) -> None:
+    said = quick("pipeline", "run", "archive", "--server", "mesh:4889", "--master", master, "--print-submit").stdout
+    assert f"spark-submit --master {master} --deploy-mode" in said
+    assert f"pipeline run archive --master {master} --server mesh:4889" in said
+    assert other not in said
 
 
 def test_pipelines_are_listed_without_loading_spark() -> None:

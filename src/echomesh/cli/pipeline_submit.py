@@ -14,31 +14,45 @@ if TYPE_CHECKING:
 _DEPS: Final = "deps.tar.gz"
 _KUBERNETES: Final = "k8s://https://CLUSTER:6443"
 _MAIN: Final = str(Path(__file__).parents[1] / "__main__.py")
+_YARN: Final = ["spark-submit", "--master", "yarn", "--deploy-mode", "client"]
+_IMAGE: Final = ["--conf", "spark.kubernetes.container.image=IMAGE"]
+_IN_IMAGE: Final = "local://PACKAGE/__main__.py"
+_ABOUT_IMAGE: Final = (
+    '# Kubernetes. IMAGE has Spark, `pip install "echomesh[spark]"` and your file; PACKAGE is where echomesh is there:',
+    "# python -c 'import echomesh; print(echomesh.__path__[0])'",
+)
 _FLAGS: Final = ("shared", "once", "new_checkpoint")
 _VALUES: Final = ("server", "client", "password_file", "environment", "data", "home", "tables", "checkpoint", "metrics")
 
 
 def commands(target: str, own: list[str], given: Given, packages: Sequence[str]) -> str:
-    """Commands for both, with a word on what they need."""
-    from echomesh.spark import submit
+    """Commands for the cluster that was named, or for both kinds, with a word on what they need."""
+    master = given.master
+    parts = []
+    if not master.startswith("k8s://"):
+        parts += [*_yarn(packages), _joined(_YARN + _deps(), [_MAIN], arguments(target, own, given, "yarn"))]
+    if master != "yarn":
+        cluster = master if master.startswith("k8s://") else _KUBERNETES
+        kubernetes = ["spark-submit", "--master", cluster, "--deploy-mode", "cluster", *_IMAGE, _IN_IMAGE]
+        parts += [*([""] if parts else []), *_ABOUT_IMAGE, _joined(kubernetes, arguments(target, own, given, cluster))]
+    return "\n".join(parts)
 
+
+def _yarn(packages: Sequence[str]) -> list[str]:
     others = f", packages={list(packages)}" if packages else ""
     make = [sys.executable, "-c", f"from echomesh.spark import submit; submit.archive({_DEPS!r}{others})"]
-    yarn = ["spark-submit", "--master", "yarn", "--deploy-mode", "client", *submit.arguments(_DEPS)]
-    image = ["--conf", "spark.kubernetes.container.image=IMAGE"]
-    kubernetes = ["spark-submit", "--master", _KUBERNETES, "--deploy-mode", "cluster", *image]
-    return "\n".join(
-        [
-            "# What executors need, made once:",
-            shlex.join(make),
-            "",
-            "# YARN. The driver runs here, executors get the archive:",
-            _joined([*yarn, _MAIN], arguments(target, own, given, "yarn")),
-            "",
-            '# Kubernetes. The image has Spark, `pip install "echomesh[spark]"`, and your file:',
-            _joined([*kubernetes, f"local://{_MAIN}"], arguments(target, own, given, _KUBERNETES)),
-        ]
-    )
+    return [
+        "# What executors need, made once:",
+        shlex.join(make),
+        "",
+        "# YARN. The driver runs here, executors get the archive:",
+    ]
+
+
+def _deps() -> list[str]:
+    from echomesh.spark import submit
+
+    return submit.arguments(_DEPS)
 
 
 def arguments(target: str, own: list[str], given: Given, master: str) -> list[str]:
