@@ -20,9 +20,9 @@ from msgspec import Raw
 from echomesh.errors import BadMessage, FrameTooLarge
 from echomesh.frames import LEAST_DIRECT, STRANGER_FRAME, Splitter, framed
 from echomesh.mesh import bodies, protocol
-from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Subscribe
+from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Stage, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
-from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode
+from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode, stage_head
 from echomesh.native.log_record import encode as encode_record
 from echomesh.native.log_record import scan
 from echomesh.native.mesh_frames import consecutive, events_frame, runs
@@ -37,6 +37,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     float: st.floats(allow_nan=False),
     bytes: st.binary(max_size=30),
+    memoryview: st.binary(max_size=30).map(memoryview),
     Raw: EVENTS,
     type(None): st.none(),
     Any: st.none() | st.text(max_size=10) | INT64,
@@ -67,7 +68,7 @@ def plain(value: Any) -> Any:
     """A body without objects that are equal only to themselves."""
     if isinstance(value, msgspec.Struct):
         return type(value).__name__, [plain(getattr(value, name)) for name in value.__struct_fields__]
-    if isinstance(value, Raw):
+    if isinstance(value, Raw | memoryview):
         return bytes(value)
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
@@ -94,6 +95,14 @@ def test_a_body_comes_back_as_it_went(command: Command, data: st.DataObject) -> 
     seq = data.draw(st.text(max_size=20))
     message = decode(encode(command, seq, body))
     assert (message.command, message.seq, message.status, message.error) == (command, seq, 0, "")
+    assert plain(body_of(message)) == plain(body)
+
+
+@given(of_struct(Stage), st.text(max_size=20), st.binary(max_size=70_000).filter(len))
+def test_records_follow_the_head_of_a_stage_as_they_are(body: Stage, seq: str, records: bytes) -> None:
+    body.records = records
+    message = decode(stage_head(seq, body) + records)
+    assert message.seq == seq
     assert plain(body_of(message)) == plain(body)
 
 

@@ -5,11 +5,16 @@ Properties that nobody knows are ignored, so that both ends can grow.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
 from echomesh.mesh.codes import PORT, Purpose
+
+if TYPE_CHECKING:
+    Bytes = bytes | memoryview
+else:
+    Bytes = memoryview  # when they come, they are part of the message
 
 
 class Body(Struct, rename="pascal", gc=False):
@@ -310,7 +315,7 @@ class Stage(Body):
     """Rows for a staged publish; `done` ends the stage.
 
     `topics` and `cloud_events` go together, one by one. Or `records` are rows as they stand in the file of a stage, and
-    `topics` those that they name for the first time, in the order of their numbers.
+    `topics` those that they name for the first time, in the order of their numbers. They come last: see `stage_head`.
     """
 
     client_id: str
@@ -323,7 +328,7 @@ class Stage(Body):
     topics: list[str] = []
     cloud_events: list[Raw] = []
     done: bool = False
-    records: bytes | None = None
+    records: Bytes | None = None
 
 
 class Staged(Body):

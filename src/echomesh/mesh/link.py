@@ -81,7 +81,7 @@ class Link:
     ) -> None:
         self.core = core
         self.pipe = pipe
-        pipe.splitter.direct = True
+        pipe.splitter.direct = pipe.carries_link = True
         self.peer = peer
         self.called = peer
         """What the other end calls itself; `peer` is where we reach it."""

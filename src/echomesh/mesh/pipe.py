@@ -34,6 +34,7 @@ class Pipe(ABC):
         self.splitter = Splitter(limit)
         self.wire: Any = None
         """The shell's own: it has `flush`, `abort` and `unsent`, the bytes that it took and could not send yet."""
+        self.carries_link = False
         self.closing = False
         self.aborting = False
         self.closed = False

@@ -166,6 +166,15 @@ def events_head(command: Command, seq: str, entries: dict[str, object]) -> bytes
     return b"".join((_BEGINS[command], encode_value(seq), bytes((body[0] + 1,)), body[1:]))
 
 
+def stage_head(seq: str, body: Stage) -> bytes:
+    """A STAGE request up to its records, which follow as they are: they are too many to be copied into it."""
+    records, body.records = body.records or b"", b""
+    whole = encode(Command.STAGE_REQUEST, seq, body)
+    body.records = records
+    # It ends with a bin of no bytes; the form for the largest ones serves for all.
+    return whole[:-2] + b"\xc6" + len(records).to_bytes(4, "big")
+
+
 def published(seq: str, offset: object) -> bytes:
     """The payload of the answer to a publish, which is sent more often than any other."""
     return encode_value((MAGIC, VERSION, 15, 0, "success", "", seq, {"Offset": offset}))

@@ -126,6 +126,7 @@ def _welcome(connection: Connection, message: Message, body: Hello, rights: Righ
             session.rate,
         )
     connection.splitter.limit = core.options.frame_bytes
+    connection.splitter.direct = True
     welcome = Welcome(session.id, core.log.log_id, core.options.heartbeat_s, core.options.frame_bytes)
     connection.answer(message.command, message.seq, welcome)
     if body.is_server:

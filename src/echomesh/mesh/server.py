@@ -24,7 +24,7 @@ from echomesh.mesh.ports import AccessPort, Login, Logins, StatePort
 
 HIGH_WATER = 256 << 10
 READ_BYTES = 256 << 10
-LITTLE_BYTES = 16 << 10  # of a link, whose large messages are read to where they stay once they are known
+LITTLE_BYTES = 16 << 10  # of a link, most of whose messages are large, and are read in place once they are known
 DIAL_SECONDS = 5.0
 
 
@@ -192,7 +192,7 @@ class MeshServer:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One TCP connection. All read into one buffer; large messages of a link are read to where they stay."""
+    """One TCP connection. All read into one buffer; large messages are read to where they stay."""
 
     def __init__(self, server: MeshServer, bridge: Bridge | None = None) -> None:
         self.server = server
@@ -221,8 +221,12 @@ class _Wire(asyncio.BufferedProtocol):
             self.server.flush_soon()
 
     def get_buffer(self, sizehint: int) -> Buffer:
-        if self.connection is not None and (splitter := self.connection.splitter).direct:
-            return self.server.little if splitter.block is None else memoryview(splitter.block)
+        connection = self.connection
+        if connection is not None:
+            if connection.splitter.block is not None:
+                return memoryview(connection.splitter.block)
+            if connection.carries_link:
+                return self.server.little
         return self.server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:

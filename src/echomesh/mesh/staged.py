@@ -16,6 +16,7 @@ from echomesh.native.log_stage import check_rows, count_rows
 
 if TYPE_CHECKING:
     from echomesh.log.staging import StageWriter
+    from echomesh.mesh.bodies import Bytes
     from echomesh.mesh.connection import Connection
     from echomesh.mesh.session import Session
 
@@ -84,7 +85,7 @@ def _rows(session: Session, body: Stage, now: float) -> Rows:
     return add
 
 
-def _records(session: Session, body: Stage, now: float, records: bytes) -> Rows:
+def _records(session: Session, body: Stage, now: float, records: Bytes) -> Rows:
     """Rows as they will be stored, judged beside the event loop: there are many of them."""
     if body.cloud_events:
         raise failed("Records and CloudEvents exclude each other")
