@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from bench.harness.pairs import MeasurementFailed
 from echomesh.events import Event
@@ -55,7 +56,8 @@ class Windows:
 
     def parquet(self) -> float:
         """The same from Parquet files."""
-        return self._streamed(self.spark.readStream.schema(self.schema).parquet(str(self.root / "parquet")))
+        events = self.spark.readStream.schema(self.schema).parquet(str(self.root / "parquet"))
+        return self._streamed(events.withColumn("size", F.octet_length("data").cast("long")))
 
     def _streamed(self, events: DataFrame) -> float:
         frame = self.pipeline(events)

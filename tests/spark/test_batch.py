@@ -63,6 +63,16 @@ def test_columns_that_are_not_wanted_are_not_read(spark: SparkSession, converted
     assert "ReadSchema: struct<offset:bigint,id:string>" in plan(frame)
 
 
+def test_the_size_of_data_can_be_had_without_it(spark: SparkSession, converted: Path) -> None:
+    frame = read_topic(spark, "a", path=converted, columns=["size", "offset"])
+    assert frame.columns == ["size", "offset"]
+    assert "FileScan parquet" in plan(frame)
+    assert "BatchScan" in plan(frame)
+    assert sorted(row["offset"] for row in frame.collect() if row["size"] == len(str(row["offset"]))) == list(
+        range(300)
+    )
+
+
 def test_wrong_arguments_are_told_at_once(spark: SparkSession, converted: Path) -> None:
     with pytest.raises(UsageError, match="no column 'price'"):
         read_topic(spark, "a", path=converted, columns=["price"])

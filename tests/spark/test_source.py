@@ -76,6 +76,20 @@ def test_only_the_columns_of_a_given_schema_are_read(spark: SparkSession, data: 
         reader.schema("offset string").load().count()
 
 
+def test_the_size_of_data_is_there_for_who_asks(spark: SparkSession, data: Path) -> None:
+    sizes = [0, 1, 300, None, 70_000]
+    with opened(data) as log:
+        for size in sizes:
+            log.append("a", Event(type="t", source="/s", data=None if size is None else b"x" * size))
+    reader = spark.read.format("echomesh").options(subscribe="a", path=str(data))
+    assert "size" not in reader.load().columns
+    assert sorted(reader.schema("offset long, size long").load().collect()) == list(enumerate(sizes))
+    both = reader.schema("size long, data binary, id string").load()
+    assert both.where("size <=> octet_length(data)").count() == len(sizes)
+    with pytest.raises(Exception, match="column 'size' is bigint, not int"):
+        reader.schema("size int").load().count()
+
+
 def test_filters_choose_topics_and_environments_keep_them_apart(spark: SparkSession, data: Path) -> None:
     with opened(data) as log:
         for name in ("orders/eu", "orders/us", "other"):

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from echomesh.errors import UsageError
 from echomesh.spark import options as source_options
 from echomesh.spark import starts
-from echomesh.spark.columns import TYPES, fields
+from echomesh.spark.columns import SIZE, TYPES, fields
 from echomesh.spark.local import LocalReach
 from echomesh.spark.options import SourceOptions
 from echomesh.spark.reach import Range
@@ -111,14 +111,13 @@ def _parquet(spark: SparkSession, found: _Found, columns: Sequence[str]) -> Data
     for topic, start, until in dict.fromkeys(found.cut):
         inside = (F.col("offset") >= start) & (F.col("offset") < until)
         frame = frame.where((F.col("topic") != topic) | inside)
-    return frame.select(*columns)
+    size = F.octet_length("data").cast("long").alias(SIZE)
+    return frame.select(*(size if name == SIZE else name for name in columns))
 
 
 def _schema(columns: Sequence[str]) -> StructType:
     if isinstance(columns, str):
         raise UsageError(f"columns is a list of names, not {columns!r}")
-    if unknown := [name for name in columns if name not in TYPES]:
-        raise UsageError(f"no column {unknown[0]!r}: there are {', '.join(TYPES)}")
     return fields(columns)
 
 

@@ -32,6 +32,11 @@ TYPES: Final[dict[str, DataType]] = {
     "data": BinaryType(),
     "attributes": MapType(StringType(), StringType()),
 }
+SIZE: Final = "size"
+"""The bytes of `data`, for who asks for it: far less to bring to Spark than the data is."""
+
+_TO_ASK_FOR: Final[dict[str, DataType]] = {**TYPES, SIZE: LongType()}
+
 ALWAYS: Final = frozenset({"topic", "offset", "timestamp", "id", "source", "type", "attributes"})
 """Columns that are never null: Spark does not ask row by row whether they are."""
 
@@ -43,8 +48,15 @@ SINK_COLUMNS: Final = tuple(name for name in TYPES if name not in _GIVEN)
 
 
 def fields(names: Iterable[str]) -> StructType:
-    """The schema of these columns."""
-    return StructType([StructField(name, TYPES[name], name not in ALWAYS) for name in names])
+    """The schema of these columns; `UsageError` for one that there is not."""
+    return StructType([StructField(name, _type_of(name), name not in ALWAYS) for name in names])
+
+
+def _type_of(name: str) -> DataType:
+    try:
+        return _TO_ASK_FOR[name]
+    except KeyError:
+        raise UsageError(f"no column {name!r}: there are {', '.join(_TO_ASK_FOR)}") from None
 
 
 SOURCE_SCHEMA: Final = fields(TYPES)
@@ -56,9 +68,7 @@ def chosen(schema: StructType) -> dict[str, bool]:
     them so.
     """
     for field in schema.fields:
-        if field.name not in TYPES:
-            raise UsageError(f"no column {field.name!r}: there are {', '.join(TYPES)}")
-        wanted = TYPES[field.name]
+        wanted = _type_of(field.name)
         if field.dataType == _NEVER_NULL or not (field.nullable or field.name in ALWAYS):
             raise UsageError(f"column {field.name!r} can't be declared as never null: not every event has it")
         if field.dataType != wanted:

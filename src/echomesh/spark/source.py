@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -14,9 +15,6 @@ from echomesh.spark import columns, options, starts
 from echomesh.spark.garbage import settle_once
 from echomesh.spark.plan import Part, parts
 from echomesh.spark.reach import Range, Reach
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_BYTES: Final = 1 << 20  # small beside the caches; larger ones were not seen to be faster
 
@@ -68,10 +66,26 @@ def read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task; none for the partition that Spark makes up when there are none."""
     if isinstance(partition, Part):
         settle_once()
-        builder = arrow.Builder("", list(partition.columns), BATCH_BYTES, never_null=_never_null(partition))
-        for one in partition.ranges:
-            yield from _scan(partition, one, builder)
-        yield from builder.rest()
+        names = list(partition.columns)
+        found = _batches(partition, list(dict.fromkeys("data" if name == columns.SIZE else name for name in names)))
+        yield from found if columns.SIZE not in names else (_with_size(batch, names) for batch in found)
+
+
+def _batches(part: Part, names: list[str]) -> Iterator[pa.RecordBatch]:
+    builder = arrow.Builder("", names, BATCH_BYTES, never_null=_never_null(part))
+    for one in part.ranges:
+        yield from _scan(part, one, builder)
+    yield from builder.rest()
+
+
+def _with_size(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    import pyarrow.compute as pc  # which takes long to load, and most reads do without
+
+    data: Any = batch.column("data")
+    size = pc.binary_length(data).cast(pa.int64())
+    fields = [pa.field(name, size.type) if name == columns.SIZE else batch.schema.field(name) for name in names]
+    arrays = [size if name == columns.SIZE else batch.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _never_null(part: Part) -> list[str]:

@@ -34,7 +34,7 @@ def placed(events: DataFrame, window_ms: int, watermark_ms: int) -> DataFrame:
         "topic",
         F.when(late, F.col("timestamp")).otherwise(event_time()).alias(_AT),
         late.alias("late"),
-        F.when(~late, F.coalesce(F.octet_length("data"), F.lit(0))).cast("long").alias("size"),
+        F.when(~late, F.coalesce("size", F.lit(0))).cast("long").alias("size"),
         F.when(~late, latency_ms).alias("latency_ms"),
     )
 

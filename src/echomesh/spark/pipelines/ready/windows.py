@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TOPICS: Final = "mesh/stats"
-COLUMNS: Final = ("topic", "timestamp", "time", "data")
+COLUMNS: Final = ("topic", "timestamp", "time", "size")
 
 
 @dataclass(frozen=True)
