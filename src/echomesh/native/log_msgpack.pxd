@@ -114,82 +114,31 @@ cdef inline const uint8_t *read_value(const uint8_t *p, const uint8_t *end, valu
     return read_other(p, end, v)
 
 
-cdef inline const uint8_t *read_count(const uint8_t *p, const uint8_t *end, int64_t *count) noexcept nogil:
-    # The header of a map.
+cdef inline const uint8_t *read_many(const uint8_t *p, const uint8_t *end, uint8_t few, uint8_t many,
+                                     int64_t *count) noexcept nogil:
+    # How many follow: up to 15 in the byte itself, or in the two or four behind it.
     if p >= end:
         return NULL
-    if p[0] & 0xF0 == 0x80:
+    if p[0] & 0xF0 == few:
         count[0] = p[0] & 15
         return p + 1
-    if p[0] == 0xDE and end - p >= 3:
+    if p[0] == many and end - p >= 3:
         count[0] = big16(p + 1)
         return p + 3
-    if p[0] == 0xDF and end - p >= 5:
+    if p[0] == many + 1 and end - p >= 5:
         count[0] = big32(p + 1)
         return p + 5
     return NULL
+
+
+cdef inline const uint8_t *read_count(const uint8_t *p, const uint8_t *end, int64_t *count) noexcept nogil:
+    # The header of a map.
+    return read_many(p, end, 0x80, 0xDE, count)
 
 
 cdef inline const uint8_t *read_array(const uint8_t *p, const uint8_t *end, int64_t *count) noexcept nogil:
     # The header of an array.
-    if p >= end:
-        return NULL
-    if p[0] & 0xF0 == 0x90:
-        count[0] = p[0] & 15
-        return p + 1
-    if p[0] == 0xDC and end - p >= 3:
-        count[0] = big16(p + 1)
-        return p + 3
-    if p[0] == 0xDD and end - p >= 5:
-        count[0] = big32(p + 1)
-        return p + 5
-    return NULL
-
-
-cdef inline const uint8_t *skip_value(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    # Behind the value at p, whatever it is; NULL when it is not whole.
-    cdef value_t v
-    cdef const uint8_t *next
-    cdef int64_t left = 1, count = 0
-    while left > 0:
-        left -= 1
-        next = read_count(p, end, &count)
-        if next != NULL:
-            left += 2 * count
-        else:
-            next = read_array(p, end, &count)
-            if next != NULL:
-                left += count
-            else:
-                next = read_value(p, end, &v)
-                if next == NULL:
-                    next = skip_rare(p, end)
-        if next == NULL or left > end - next:
-            return NULL     # each value has a byte at least
-        p = next
-    return p
-
-
-cdef inline const uint8_t *skip_rare(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    # nil, floats, and extension types that no event has.
-    cdef int64_t left = end - p, size
-    if left < 1:
-        return NULL
-    if p[0] == 0xC0:
-        size = 1
-    elif p[0] == 0xCA or p[0] == 0xCB:
-        size = 5 if p[0] == 0xCA else 9
-    elif 0xD4 <= p[0] <= 0xD8:
-        size = 2 + (1 << (p[0] - 0xD4))
-    elif p[0] == 0xC7 and left >= 2:
-        size = 3 + <int64_t>p[1]
-    elif p[0] == 0xC8 and left >= 3:
-        size = 4 + <int64_t>big16(p + 1)
-    elif p[0] == 0xC9 and left >= 5:
-        size = 6 + <int64_t>big32(p + 1)
-    else:
-        return NULL
-    return p + size if size <= left else NULL
+    return read_many(p, end, 0x90, 0xDC, count)
 
 
 cdef inline bint plain_ascii(uint64_t x) noexcept nogil:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from echomesh.native.big_endian cimport put_big_endian
-from echomesh.native.log_msgpack cimport read_array, skip_value
+from echomesh.native.log_msgpack cimport big16, big32, read_array, read_count, read_value, value_t
 from echomesh.native.log_pieces cimport Pieces
 from echomesh.native.log_record cimport HEADER, ORIGIN, Records
 from echomesh.native.mesh_event cimport event_at
@@ -63,6 +63,52 @@ def events_frame(bytes head not None, Records records not None, Py_ssize_t first
         memcpy(p, event, size)
         p += size
     return made
+
+
+cdef const uint8_t *skip_rare(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    # nil, floats, and extension types that no event has.
+    cdef int64_t left = end - p, size
+    if left < 1:
+        return NULL
+    if p[0] == 0xC0:
+        size = 1
+    elif p[0] == 0xCA or p[0] == 0xCB:
+        size = 5 if p[0] == 0xCA else 9
+    elif 0xD4 <= p[0] <= 0xD8:
+        size = 2 + (1 << (p[0] - 0xD4))
+    elif p[0] == 0xC7 and left >= 2:
+        size = 3 + <int64_t>p[1]
+    elif p[0] == 0xC8 and left >= 3:
+        size = 4 + <int64_t>big16(p + 1)
+    elif p[0] == 0xC9 and left >= 5:
+        size = 6 + <int64_t>big32(p + 1)
+    else:
+        return NULL
+    return p + size if size <= left else NULL
+
+
+cdef const uint8_t *skip_value(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    # Behind the value at p, whatever it is; NULL when it is not whole.
+    cdef value_t v
+    cdef const uint8_t *next
+    cdef int64_t left = 1, count = 0
+    while left > 0:
+        left -= 1
+        next = read_count(p, end, &count)
+        if next != NULL:
+            left += 2 * count
+        else:
+            next = read_array(p, end, &count)
+            if next != NULL:
+                left += count
+            else:
+                next = read_value(p, end, &v)
+                if next == NULL:
+                    next = skip_rare(p, end)
+        if next == NULL or left > end - next:
+            return NULL     # each value has a byte at least
+        p = next
+    return p
 
 
 def arrived(raw not None) -> tuple:
