@@ -22,9 +22,10 @@ class Offsets:
         return {"log": self.log_id, "topics": dict(self.topics)} | ({"events": self.events} if self.events else {})
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Offsets:
+    def of(cls, found: object) -> Offsets:
         """From what Spark kept."""
-        try:
-            return cls(str(found["log"]), {str(topic): int(at) for topic, at in found["topics"].items()})
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise DataLoss("", 0, 0, "the checkpoint holds no offsets of echomesh") from None
+        log_id, topics = (found.get("log"), found.get("topics")) if isinstance(found, dict) else (None, None)
+        # There may be ten thousand of them, several times in each batch.
+        if isinstance(log_id, str) and isinstance(topics, dict) and set(map(type, topics.values())) <= {int}:
+            return cls(log_id, topics)
+        raise DataLoss("", 0, 0, "the checkpoint holds no offsets of echomesh")

@@ -56,13 +56,15 @@ class Sizes:
         return self.last[1]
 
     def _of(self, ranges: Sequence[Range]) -> list[int]:
-        new = [one for one in ranges if one.topic not in self.seen or not self.seen[one.topic].fits(one)]
+        seen_of = self.seen.get
+        new = [one for one in ranges if (seen := seen_of(one.topic)) is None or not seen.fits(one)]
         for one in sorted(new, key=lambda one: one.start - one.until)[:TOPICS_AT_ONCE]:
             if (seen := self._looked(one)) is not None:
                 self.seen[one.topic] = seen
                 self.usual += (seen.marks[0][1] - self.usual) / min(len(self.seen), 100)
+        usual = self.usual
         return [
-            round(seen.size(one) if (seen := self.seen.get(one.topic)) else (one.until - one.start) * self.usual)
+            round((one.until - one.start) * usual if (seen := seen_of(one.topic)) is None else seen.size(one))
             for one in ranges
         ]
 
