@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from typing_extensions import Buffer
 
 from echomesh.errors import FrameTooLarge
-from echomesh.native.blocks import Block
 
 LENGTH_BYTES: Final = 4
 MAX_FRAME: Final = 64 << 20
@@ -26,6 +27,24 @@ def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
+class Place(Protocol):
+    """Room for a payload of a known size; as a buffer, it is what is still missing of it."""
+
+    def put(self, data: Buffer) -> None:
+        """Adds a piece."""
+
+    def moved(self, size: int) -> None:
+        """So many bytes were put there by whoever had it as a buffer."""
+
+    def take(self) -> bytes:
+        """All of it."""
+        ...
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """What is missing."""
+        ...
+
+
 class Splitter:
     """Takes what a connection brings, in pieces of any size, and gives whole payloads.
 
@@ -35,9 +54,9 @@ class Splitter:
 
     def __init__(self, limit: int = STRANGER_FRAME) -> None:
         self.limit = limit
-        self.direct = False
-        """Whether room for a large frame is made as soon as its length is known, so that it can be read in place."""
-        self.block: Block | None = None
+        self.direct: Callable[[int], Place] | None = None
+        """Makes room for a large frame as soon as its length is known, so that it can be read in place."""
+        self.block: Place | None = None
         """The payload of such a frame that is not whole: who read into it says so to `filled`."""
         self._head = bytearray()
         self._pieces: list[bytes | bytearray] = []
@@ -120,8 +139,8 @@ class Splitter:
 
     def _begin(self, length: int) -> None:
         self._need = LENGTH_BYTES + length
-        if self.direct and LEAST_DIRECT <= length <= MOST_DIRECT:
-            self.block = Block(length)
+        if self.direct is not None and LEAST_DIRECT <= length <= MOST_DIRECT:
+            self.block = self.direct(length)
 
     def _whole(self, rest: memoryview = _NOTHING) -> bytes:
         self._waiting, self._need = 0, LENGTH_BYTES

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from echomesh.errors import FrameTooLarge
 from echomesh.frames import LEAST_DIRECT, STRANGER_FRAME, Splitter, framed
+from echomesh.native.blocks import Block
 
 
 def payloads_of(sizes: list[int]) -> list[bytes]:
@@ -62,7 +63,7 @@ def test_large_frames_come_out_whole_in_pieces_that_their_sender_may_use_again(
 )
 def test_large_frames_are_read_in_place_if_one_likes(sizes: list[int], cuts: list[int], in_place: bool) -> None:
     splitter, payloads = Splitter(100_000), payloads_of(sizes)
-    splitter.direct = True
+    splitter.direct = Block
     data, lengths = b"".join(map(framed, payloads)), itertools.cycle(cuts)
     found: list[bytes] = []
     while data:

@@ -14,6 +14,7 @@ from echomesh.mesh.arrivals import Bundle
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
 from echomesh.mesh.ways import MOST_HOPS
+from echomesh.native.blocks import Block
 from echomesh.native.mesh_frames import consecutive, events_frame, runs
 from echomesh.topics import Matcher
 
@@ -81,7 +82,8 @@ class Link:
     ) -> None:
         self.core = core
         self.pipe = pipe
-        pipe.splitter.direct = pipe.carries_link = True
+        pipe.carries_link = True
+        pipe.splitter.direct = Block
         self.peer = peer
         self.called = peer
         """What the other end calls itself; `peer` is where we reach it."""

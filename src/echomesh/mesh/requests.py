@@ -26,6 +26,7 @@ from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import MOST_NAME_BYTES, Refusal, failed, forbidden
 from echomesh.mesh.session import Session
 from echomesh.mesh.tickets import PURPOSES, TicketRights
+from echomesh.native.blocks import Block
 from echomesh.native.mesh_publish import Lane
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _welcome(connection: Connection, message: Message, body: Hello, rights: Righ
             session.rate,
         )
     connection.splitter.limit = core.options.frame_bytes
-    connection.splitter.direct = True
+    connection.splitter.direct = Block
     welcome = Welcome(session.id, core.log.log_id, core.options.heartbeat_s, core.options.frame_bytes)
     connection.answer(message.command, message.seq, welcome)
     if body.is_server:
