@@ -17,9 +17,9 @@ from msgspec import Raw
 
 from echomesh.errors import BadMessage
 from echomesh.mesh import bodies, protocol
-from echomesh.mesh.bodies import Body, Deliver, Publish, Server, Stage, Subscribe
+from echomesh.mesh.bodies import Abort, Body, Deliver, Publish, Server, Stage, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
-from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode, stage_head
+from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode, parts
 from echomesh.native.log_record import encode as encode_record
 from echomesh.native.log_record import scan
 from echomesh.native.mesh_frames import consecutive, events_frame, runs
@@ -95,12 +95,17 @@ def test_a_body_comes_back_as_it_went(command: Command, data: st.DataObject) -> 
     assert plain(body_of(message)) == plain(body)
 
 
-@given(of_struct(Stage), st.text(max_size=20), st.binary(max_size=70_000).filter(len))
-def test_records_follow_the_head_of_a_stage_as_they_are(body: Stage, seq: str, records: bytes) -> None:
+@given(of_struct(Stage), st.text(max_size=20), st.binary(max_size=70_000))
+def test_the_records_of_a_stage_are_a_part_of_their_own(body: Stage, seq: str, records: bytes) -> None:
     body.records = records
-    message = decode(stage_head(seq, body) + records)
+    found = parts(Command.STAGE_REQUEST, seq, body)
+    assert [part for part in found if part is records] == ([records] if records else [])
+    message = decode(b"".join(found))
     assert message.seq == seq
     assert plain(body_of(message)) == plain(body)
+    assert b"".join(parts(Command.ABORT_REQUEST, seq, Abort("c", "s", "w", 1))) == encode(
+        Command.ABORT_REQUEST, seq, Abort("c", "s", "w", 1)
+    )
 
 
 @pytest.mark.parametrize("command", WITH_BODY, ids=lambda command: command.name)

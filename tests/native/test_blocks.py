@@ -61,3 +61,17 @@ def test_nobody_writes_to_bytes_that_were_given_out() -> None:
     with pytest.raises(ValueError, match="taken"):
         block.take()
     assert whole == b"ab"
+
+
+def test_who_still_has_it_as_a_buffer_keeps_its_bytes_alive() -> None:
+    block = Block(1 << 20)
+    room = memoryview(block)
+    room[:] = b"x" * (1 << 20)
+    block.moved(1 << 20)
+    whole = block.take()
+    del block
+    assert bytes(room) == whole
+    del whole
+    filler = [bytes(1 << 20) for _ in range(8)]  # what was freed would be used again by these
+    assert room[0] == room[-1] == ord("x")
+    assert len(filler) == 8

@@ -19,15 +19,24 @@ if TYPE_CHECKING:
 
 def window(log: LogCore, topic: ActiveTopic, now: int) -> Window | None:
     """The window over what the topic took last; None when the log keeps none."""
-    options = log.options
-    if not options.knows_duplicates:
-        return None
-    age_ns = int(options.duplicate_s * 1e9)
-    made = Window(log.budget, log.log_id, options.duplicate_events, age_ns)
-    for base, until in reversed(_recent(log, topic, now - age_ns)):
-        for records in _records(log, topic, base, until, now - age_ns):
-            made.load(records, now - age_ns)
+    made = empty(log)
+    if made is not None:
+        since = now - _age_ns(log)
+        for base, until in reversed(_recent(log, topic, since)):
+            for records in _records(log, topic, base, until, since):
+                made.load(records, since)
     return made
+
+
+def empty(log: LogCore) -> Window | None:
+    """A window that knows nothing yet; None when the log keeps none."""
+    if not log.options.knows_duplicates:
+        return None
+    return Window(log.budget, log.log_id, log.options.duplicate_events, _age_ns(log))
+
+
+def _age_ns(log: LogCore) -> int:
+    return int(log.options.duplicate_s * 1e9)
 
 
 def _recent(log: LogCore, topic: ActiveTopic, since: int) -> list[tuple[int, int]]:

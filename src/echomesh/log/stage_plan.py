@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from echomesh.log import stage_copy
+from echomesh.log import duplicates, stage_copy
 from echomesh.log.layout import Paths
 from echomesh.log.stage_copy import Key, Stage
 from echomesh.native.log_stage import Layout
@@ -118,9 +118,7 @@ class StagePlan:
         return True
 
     def _window(self, key: Key) -> Window | None:
-        options = self.log.options
-        if not options.knows_duplicates:
-            return None
-        age_ns = int(options.duplicate_s * 1e9)
-        made = self.windows[key] = Window(self.log.budget, self.log.log_id, options.duplicate_events, age_ns)
+        made = duplicates.empty(self.log)
+        if made is not None:
+            self.windows[key] = made
         return made

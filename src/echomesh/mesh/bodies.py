@@ -315,7 +315,7 @@ class Stage(Body):
     """Rows for a staged publish; `done` ends the stage.
 
     `topics` and `cloud_events` go together, one by one. Or `records` are rows as they stand in the file of a stage, and
-    `topics` those that they name for the first time, in the order of their numbers. They come last: see `stage_head`.
+    `topics` those that they name for the first time, in the order of their numbers. They are the last, for `parts`.
     """
 
     client_id: str

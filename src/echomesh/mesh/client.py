@@ -107,6 +107,7 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one that it belongs to, from its first use on."""
         self._thread = 0
+        """The loop's: to compare it takes far less than to ask asyncio, which asks the kernel."""
 
     # Publishing
 

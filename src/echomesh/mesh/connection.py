@@ -59,7 +59,7 @@ class Connection(Pipe):
     @property
     def paused(self) -> bool:
         """Whether reading on would hold more than the connection is worth."""
-        if self._linked:
+        if self.carries_link:
             # For the disk alone: two servers that wait for each other to read would wait for ever.
             return self.in_flight_bytes > self.core.options.in_flight_bytes
         waiting = self.in_flight_bytes + len(self.in_flight) * REQUEST_BYTES
@@ -67,29 +67,19 @@ class Connection(Pipe):
             waiting += self.lane.in_flight_bytes
         return self.blocked or bool(self._held) or waiting > self.core.options.in_flight_bytes
 
-    @property
-    def _linked(self) -> bool:
-        return self.session is not None and self.session.link is not None
+    def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """Deals with what came; what a stranger leaves waiting is counted."""
+        if not self.closing:
+            super().receive(data, now)
+            if self.session is None:
+                self._count_kept()
 
     def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
-        """Deals with what came."""
-        try:
-            if self.lane is not None:
-                self._publishes(memoryview(data), now)
-            else:
-                self._messages(self.splitter.feed(data), now)
-            self.splitter.check()
-        except BadMessage as error:
-            self.refuse_all(error)
-        if self.session is None:
-            self._count_kept()
-
-    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
-        """Deals with whole messages."""
-        try:
-            self._messages(payloads, now)
-        except BadMessage as error:
-            self.refuse_all(error)
+        """What is to be done with bytes: those of a session that publishes take the short way."""
+        if self.lane is None:
+            super().take(data, now)
+        else:
+            self._publishes(memoryview(data), now)
 
     def reassure(self, now: float) -> None:
         """Tells a client that its long message comes: before that is whole, no heartbeat gets through."""
@@ -115,12 +105,13 @@ class Connection(Pipe):
                         if self.on_part is not None:
                             self.on_part()
                         continue
-            self._messages(splitter.feed(data[at:cut]), now)
+            self.messages(splitter.feed(data[at:cut]), now)
             at = cut
 
-    def _messages(self, payloads: Iterable[bytes], now: float) -> None:
+    def messages(self, payloads: Iterable[bytes], now: float) -> None:
+        """Deals with requests, or holds them while they have to wait."""
         for payload in payloads:
-            if self._held or self.checking or (self.out_bytes > OUT_BYTES and not self._linked):
+            if self._held or self.checking or (self.out_bytes > OUT_BYTES and not self.carries_link):
                 self._hold(payload)
             elif self.lane is not None and self._published(payload, now):
                 continue
@@ -152,7 +143,7 @@ class Connection(Pipe):
         if self.checking or self.blocked or not self._held:
             return
         held, self._held, self._held_bytes = self._held, [], 0
-        self.take_payloads(held, now)
+        self.deal(held, now)
         self.core.mark(self)  # it may be read on
 
     def take_pieces(self) -> list[bytes]:

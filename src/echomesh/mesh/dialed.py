@@ -14,6 +14,7 @@ from echomesh.mesh.link import Link
 from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import Refusal
+from echomesh.native.blocks import Block
 
 if TYPE_CHECKING:
     from echomesh.mesh.bridging import Bridge
@@ -32,6 +33,7 @@ class Dialed(Pipe):
         ended: Callable[[str], None],
     ) -> None:
         super().__init__(core, f"{bridge.server.urn}:{bridge.server.port}", now, core.options.frame_bytes)
+        self.splitter.direct = Block
         self.bridge = bridge
         self.link: Link | None = None
         self.why = "the connection was lost"
@@ -55,22 +57,15 @@ class Dialed(Pipe):
         """While much waits for the disk. Never for the other end: both would wait for ever."""
         return self.in_flight_bytes > self.core.options.in_flight_bytes
 
-    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
-        """Deals with what came."""
-        try:
-            self.take_payloads(self.splitter.feed(data), now)
-            self.splitter.check()
-        except BadMessage as error:
-            self.fail(f"it does not speak EventMesh: {error}")
+    def messages(self, payloads: Iterable[bytes], now: float) -> None:
+        """Deals with what the other server says."""
+        for payload in payloads:
+            if not self.closing:
+                self._message(protocol.decode(payload), now)
 
-    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
-        """Deals with whole messages."""
-        try:
-            for payload in payloads:
-                if not self.closing:
-                    self._message(protocol.decode(payload), now)
-        except BadMessage as error:
-            self.fail(f"it does not speak EventMesh: {error}")
+    def refuse_all(self, error: BadMessage) -> None:
+        """Gives the connection up."""
+        self.fail(f"it does not speak EventMesh: {error}")
 
     def _message(self, message: Message, now: float) -> None:
         if self.link is None:

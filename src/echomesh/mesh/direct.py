@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from echomesh.errors import BadMessage, ConnectionLost, EchomeshError, LoginBusy, RateLimited, RequestFailed
-from echomesh.frames import MAX_FRAME, framed
+from echomesh.frames import MAX_FRAME
 from echomesh.mesh import protocol
-from echomesh.mesh.bodies import Body, Hello, Server, Stage, Welcome
+from echomesh.mesh.bodies import Body, Hello, Server, Welcome
 from echomesh.mesh.client_options import Backoff, Tls, parse_address, tls_context
 from echomesh.mesh.client_wire import failure, stage_error
 from echomesh.mesh.codes import Command, Purpose
@@ -152,12 +152,10 @@ class Direct:
         self._numbers += 1
         seq = f"d{self._numbers:x}"
         try:
-            if isinstance(body, Stage) and body.records:
-                head = protocol.stage_head(seq, body)
-                self._socket.sendall((len(head) + len(body.records)).to_bytes(4, "big") + head)
-                self._socket.sendall(body.records)
-            else:
-                self._socket.sendall(framed(protocol.encode(command, seq, body)))
+            first, *others = parts = protocol.parts(command, seq, body)
+            self._socket.sendall(sum(map(len, parts)).to_bytes(4, "big") + first)
+            for part in others:
+                self._socket.sendall(part)
         except OSError as error:
             raise self._lost(error) from None
         return seq

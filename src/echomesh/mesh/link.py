@@ -14,7 +14,6 @@ from echomesh.mesh.arrivals import Bundle
 from echomesh.mesh.bodies import Ack, Forward, Server
 from echomesh.mesh.codes import Command, ErrorCode, Status
 from echomesh.mesh.ways import MOST_HOPS
-from echomesh.native.blocks import Block
 from echomesh.native.mesh_frames import consecutive, events_frame, runs
 from echomesh.topics import Matcher
 
@@ -83,7 +82,6 @@ class Link:
         self.core = core
         self.pipe = pipe
         pipe.carries_link = True
-        pipe.splitter.direct = Block
         self.peer = peer
         self.called = peer
         """What the other end calls itself; `peer` is where we reach it."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from echomesh.errors import BadMessage
 from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body
@@ -35,6 +36,7 @@ class Pipe(ABC):
         self.wire: Any = None
         """The shell's own: it has `flush`, `abort` and `unsent`, the bytes that it took and could not send yet."""
         self.carries_link = False
+        """Whether the other end is a server that is bridged with this one."""
         self.closing = False
         self.aborting = False
         self.closed = False
@@ -52,14 +54,15 @@ class Pipe(ABC):
 
     def receive(self, data: bytes | bytearray | memoryview, now: float) -> None:
         """Deals with what came, none of which is kept but as a copy."""
-        if not self.closing:
-            before = self.splitter.waiting
+        if self.closing:
+            return
+        before = self.splitter.waiting
+        try:
             self.take(data, now)
-            self._came(before, len(data), now)
-
-    @abstractmethod
-    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
-        """Deals with what came."""
+            self.splitter.check()
+        except BadMessage as error:
+            self.refuse_all(error)
+        self._came(before, len(data), now)
 
     def filled(self, size: int, now: float) -> bool:
         """Deals with so much that came into the splitter's block; whether there was anything to be done."""
@@ -69,12 +72,27 @@ class Pipe(ABC):
             return False
         self.frame_since = now
         if not self.closing:
-            self.take_payloads(payloads, now)
+            self.deal(payloads, now)
         return True
 
-    @abstractmethod
-    def take_payloads(self, payloads: Iterable[bytes], now: float) -> None:
+    def deal(self, payloads: Iterable[bytes], now: float) -> None:
         """Deals with whole messages."""
+        try:
+            self.messages(payloads, now)
+        except BadMessage as error:
+            self.refuse_all(error)
+
+    def take(self, data: bytes | bytearray | memoryview, now: float) -> None:
+        """What is to be done with bytes; `BadMessage` for those that are none of the protocol's."""
+        self.messages(self.splitter.feed(data), now)
+
+    @abstractmethod
+    def messages(self, payloads: Iterable[bytes], now: float) -> None:
+        """What is to be done with messages; `BadMessage` for what is none."""
+
+    @abstractmethod
+    def refuse_all(self, error: BadMessage) -> None:
+        """The other end does not speak the protocol: the connection ends."""
 
     def _came(self, before: int, size: int, now: float) -> None:
         # `size` bytes were dealt with; `before` bytes of a frame had been there.

@@ -166,13 +166,13 @@ def events_head(command: Command, seq: str, entries: dict[str, object]) -> bytes
     return b"".join((_BEGINS[command], encode_value(seq), bytes((body[0] + 1,)), body[1:]))
 
 
-def stage_head(seq: str, body: Stage) -> bytes:
-    """A STAGE request up to its records, which follow as they are: they are too many to be copied into it."""
-    records, body.records = body.records or b"", b""
-    whole = encode(Command.STAGE_REQUEST, seq, body)
-    body.records = records
+def parts(command: Command, seq: str, body: Body) -> tuple[bytes | memoryview, ...]:
+    """The payload of a request in parts that follow each other: records are too many to be copied into it."""
+    if not isinstance(body, Stage) or not body.records:
+        return (encode(command, seq, body),)
+    whole = encode(command, seq, msgspec.structs.replace(body, records=b""))
     # It ends with a bin of no bytes; the form for the largest ones serves for all.
-    return whole[:-2] + b"\xc6" + len(records).to_bytes(4, "big")
+    return whole[:-2] + b"\xc6" + len(body.records).to_bytes(4, "big"), body.records
 
 
 def published(seq: str, offset: object) -> bytes:

@@ -8,7 +8,8 @@ from libc.string cimport memcpy
 cdef class Block:
     """As a buffer, it is what is still missing of it."""
 
-    cdef bytes whole
+    cdef bytes whole                # stays here when it was taken: somebody may still have it as a buffer
+    cdef bint taken
     cdef Py_ssize_t size
     cdef readonly Py_ssize_t filled
 
@@ -19,13 +20,13 @@ cdef class Block:
         self.size = size
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.whole is None:
+        if self.taken:
             raise BufferError("it is bytes by now")
         PyBuffer_FillInfo(view, self, PyBytes_AS_STRING(self.whole) + self.filled, self.size - self.filled, False, flags)
 
     def put(self, const unsigned char[:] data not None) -> None:
         """Adds a piece."""
-        if self.whole is None or data.shape[0] > self.size - self.filled:
+        if self.taken or data.shape[0] > self.size - self.filled:
             raise ValueError("more than is missing")
         if data.shape[0]:
             memcpy(PyBytes_AS_STRING(self.whole) + self.filled, &data[0], data.shape[0])
@@ -33,13 +34,13 @@ cdef class Block:
 
     def moved(self, Py_ssize_t size) -> None:
         """So many bytes were put there by whoever had it as a buffer."""
-        if self.whole is None or not 0 <= size <= self.size - self.filled:
+        if self.taken or not 0 <= size <= self.size - self.filled:
             raise ValueError("more than is missing")
         self.filled += size
 
     def take(self) -> bytes:
-        """All of it; then the block has nothing any more."""
-        if self.whole is None or self.filled < self.size:
+        """All of it, once."""
+        if self.taken or self.filled < self.size:
             raise ValueError("it is not full, or was taken")
-        made, self.whole = self.whole, None
-        return made
+        self.taken = True
+        return self.whole

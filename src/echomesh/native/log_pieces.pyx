@@ -25,11 +25,6 @@ cdef class Pieces:
         self.count = used
         return 0
 
-    @property
-    def nbytes(self) -> int:
-        """The size of all of them."""
-        return self.bounds[self.count] - self.bounds[0] if self.count else 0
-
     def __len__(self):
         return self.count
 
