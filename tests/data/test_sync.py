@@ -19,6 +19,7 @@ import pytest
 
 from echomesh import Event
 from echomesh.data.outgoing import SMALL_BYTES
+from echomesh.data.processes import leave
 from echomesh.errors import (
     BadOptions,
     BadTopic,
@@ -199,6 +200,23 @@ def test_a_callback_is_called_with_each_message(mesh: Mesh) -> None:
     publisher.matched(1, 10)
     publisher.send_many([b"one", b"two", b"three"])
     until(lambda: got == [b"one", b"two", b"three"])
+
+
+def test_iterating_ends_when_the_process_leaves_before_the_subscriber_is_closed(shm_dir: Path) -> None:
+    options = options_in(shm_dir)
+    mesh = connect(**options)
+    process, subscriber = mesh._joined(), mesh.subscribe("t")
+    ended: list[list[object]] = []
+    thread = threading.Thread(target=lambda: ended.append(list(subscriber)))
+    thread.start()
+    until(lambda: process.sleepers > 0)
+    leave(process)
+    thread.join(10)
+    assert ended == [[]]
+    with pytest.raises(ClosedError):
+        subscriber.receive(0.1)
+    mesh.close()
+    gone(options)
 
 
 def test_many_threads_share_a_publisher_and_nothing_is_lost(mesh: Mesh) -> None:

@@ -299,17 +299,22 @@ cdef class Inbox(Awaited):
 
     @cython.final
     cdef object next_one(self, timeout, bint ends):
-        # None when the time is over, or, where it `ends`, when nothing will come any more.
+        # None when the time is over, or, where it `ends`, when nothing will come any more: it was closed, or the process
+        # has left the mesh, which who waits here may find first.
         cdef object found
         while True:
             if self.waiting:
                 found = self.pop()
                 if found is not None:
                     return found
-            elif ends and isinstance(self.closed, ClosedError):
-                return None
-            elif not self.await_more(timeout):
-                return None
+            else:
+                try:
+                    if not self.await_more(timeout):
+                        return None
+                except ClosedError:
+                    if ends:
+                        return None
+                    raise
 
     def more(self, timeout=None) -> bool:
         """Waits until something is there; False when the time is over. What keeps messages from coming is raised."""
