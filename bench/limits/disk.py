@@ -57,7 +57,9 @@ def on_disk(parent: str | None = None) -> Iterator[str]:
 
     Thousands of deleted files slow a disk down for minutes (discards; ext4 without a journal looks at each inode that
     was freed lately before it makes a file), so what a measurement leaves must not go while others are still to come.
-    What the one before left to the kernel to write is written first: nobody's figure has another's writes in it.
+    What the one before left to the kernel to write is written first: nobody's figure has another's writes in it. Nor is
+    it left in memory: on a virtual machine, pages that were never used before, or were given back to the host, cost
+    several times what others do, and who comes late in a benchmark would get those.
     """
     os.sync()
     path = tempfile.mkdtemp(prefix="echomesh-bench-", dir=parent or real_disk())
@@ -66,6 +68,21 @@ def on_disk(parent: str | None = None) -> Iterator[str]:
     finally:
         if parent is None:
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.sync()
+            _forget(path)
+
+
+def _forget(path: str) -> None:
+    """Takes files out of the page cache."""
+    for file in Path(path).rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            with contextlib.suppress(OSError):
+                handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(handle)
 
 
 def _kind(path: str) -> str:
