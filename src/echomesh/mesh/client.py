@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -33,6 +32,7 @@ from echomesh.mesh.client_replies import Replies, answering, asking
 from echomesh.mesh.client_stage import StageWriter
 from echomesh.mesh.client_subscription import OnLost, Start, Subscription
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.native.mesh_client import Soon
 
 COMMIT_S: Final = 600.0
 
@@ -101,13 +101,13 @@ class Session:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self._asking: Link | None = None
+        self._soon: Soon | None = None
+        """What publishes over it."""
         self._subscriptions: set[Subscription] = set()
         self._replies: Replies | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one that it belongs to, from its first use on."""
-        self._thread = 0
-        """The loop's: to compare it takes far less than to ask asyncio, which asks the kernel."""
 
     # Publishing
 
@@ -123,13 +123,9 @@ class Session:
         """
         if timeout is not None:
             return await self._publish_within(timeout, topic, event, server)
-        link = self._asking
-        if link is None or link.error is not None or get_ident() != self._thread or not link.loop.is_running():
-            link = self._link()
-        if link.full:
-            await link.room()
-        encoded = event.encode() if isinstance(event, Event) else event
-        return await link.publish(topic, encoded, None if server is None else parse_address(server))
+        if self._asking is not None and self._asking.full:
+            await self.room()
+        return await self.publish_soon(topic, event, server=server)
 
     async def _publish_within(self, timeout: float, topic: str, event: Event | bytes, server: str | None) -> int:
         try:
@@ -147,11 +143,10 @@ class Session:
 
         When the window is full it raises `SessionBusy`: await `room()`, or earlier ones.
         """
-        link = self._asking
-        if link is None or link.error is not None or get_ident() != self._thread or not link.loop.is_running():
-            link = self._link()
         encoded = event.encode() if isinstance(event, Event) else event
-        return link.publish(topic, encoded, None if server is None else parse_address(server))
+        target = None if server is None else parse_address(server)
+        future = None if self._soon is None else self._soon.publish(topic, encoded, target)
+        return self._link().publish(topic, encoded, target) if future is None else future
 
     def publish_as(self, token: Any, topic: str, event: bytes, server: Server | None = None) -> None:
         """Publishes with a future of the caller's own make: whatever has `done`, `set_result` and `set_exception`."""
@@ -334,7 +329,7 @@ class Session:
     def _check_loop(self) -> None:
         running = asyncio._get_running_loop()
         if self._loop is None:
-            self._loop, self._thread = running, get_ident()
+            self._loop = running
         if running is None or running is not self._loop:
             raise WrongEventLoop
 
@@ -343,6 +338,7 @@ class Session:
         self._check()
         if self._asking is None or self._asking.error is not None:
             self._asking = Link(self.options, Purpose.PUBLISH)
+            self._soon = self._asking.soon
         return self._asking
 
     async def _request(self, command: Command, body: Any, *, again: bool = True, timeout: float | None = None) -> Any:

@@ -15,6 +15,7 @@ from echomesh.mesh.client_limits import Limits
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.native.mesh_client import Soon, tell
 
 SEND_BYTES: Final = 32 << 10  # of publishes, that are not kept back until the end of a turn
 
@@ -53,13 +54,12 @@ class Link:
         """Why the link is of no use any more."""
         self._owner = owner
         self.loop = asyncio.get_running_loop()
-        self._create_future: Callable[[], asyncio.Future[Any]] = self.loop.create_future
         self._flight = self.core.flight
         self._flight.window_events, self._flight.window_bytes = options.window_events, options.window_bytes
         self._flight.send_bytes = SEND_BYTES
+        self.soon = Soon(self._flight, self.loop, self._send, self.plan)
         self._wire: _Wire | None = None
         self._transport: asyncio.Transport | None = None
-        self._planned = False
         self._limits = Limits(self)
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
@@ -79,23 +79,16 @@ class Link:
 
     def publish(self, topic: str, event: bytes, server: Server | None = None) -> asyncio.Future[int]:
         """Publishes; a future of the offset. `SessionBusy` when too much waits for its answer already."""
-        if self.error is not None:
-            raise self.error
-        future = self._create_future()
-        if self._flight.publish(future, topic, event, server):
-            self._send()
-        elif not self._planned:
-            self.plan()
+        future = self.soon.publish(topic, event, server)
+        if future is None:
+            raise self.error or WrongEventLoop
         return future
 
     def publish_as(self, token: Any, topic: str, event: bytes, server: Server | None = None) -> None:
         """The same with a future of the caller's own make."""
         if self.error is not None:
             raise self.error
-        if self._flight.publish(token, topic, event, server):
-            self._send()
-        elif not self._planned:
-            self.plan()
+        self.soon.publish_as(token, topic, event, server)
 
     async def room(self) -> None:
         """Waits until another publish may go."""
@@ -135,8 +128,7 @@ class Link:
     def settle(self, delivery: Delivery, first: int, end: int) -> None:
         """Events were dealt with."""
         self.core.settle(delivery, first, end)
-        if not self._planned:
-            self.plan()
+        self.plan()
 
     def check_loop(self) -> None:
         """Raises `WrongEventLoop` for those who come from elsewhere."""
@@ -147,13 +139,13 @@ class Link:
 
     def plan(self) -> None:
         """Sends what there is at the end of this turn; the owner is asked before."""
-        if not self._planned and self._transport is not None:
+        if not self.soon.planned and self._transport is not None:
             self.check_loop()
-            self._planned = True
+            self.soon.planned = True
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._planned = False
+        self.soon.planned = False
         if self._transport is not None:
             if self._owner is not None:
                 self._owner.leaving()
@@ -298,9 +290,7 @@ class Link:
 
     def _stored(self, stored: Stored) -> None:
         self._limits.answered()
-        for token, offset in zip(stored.tokens, stored.offsets, strict=True):
-            if not token.done():
-                token.set_result(offset)
+        tell(stored.tokens, stored.offsets)
 
     def _refused(self, refused: Refused) -> None:
         if refused.resumed:
@@ -339,6 +329,7 @@ class Link:
         if self.error is not None:
             return
         self.error = error
+        self.soon.over = True
         self._task.cancel()
         self._drop()
         self._handle(self.core.give_up(error))

@@ -8,6 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem
 from cpython.object cimport PyObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
@@ -97,6 +98,7 @@ cdef class Flight:
     cdef object make_body, check
     cdef dict bodies
     cdef set checked
+    cdef str last_topic                 # that was good
     cdef dict flying                    # by number, in order
     cdef int64_t number
     cdef uint8_t *out
@@ -163,17 +165,21 @@ cdef class Flight:
 
         `SessionBusy` over the window, `FrameTooLarge` over what the server takes.
         """
+        return self.enter(token, topic, event, server)
+
+    cdef bint enter(self, token, str topic, bytes event, server) except -1:
         cdef Flying flying
         cdef int64_t size = PyBytes_GET_SIZE(event)
         if self.publishing >= self.window_events or self.in_flight_bytes >= self.window_bytes:
             raise SessionBusy(self.publishing, self.in_flight_bytes)
         if size > self.most:
             raise FrameTooLarge(size, self.most)
-        if topic not in self.checked:
+        if topic is not self.last_topic and topic not in self.checked:
             self.check(topic)
             if len(self.checked) >= MOST_TOPICS:
                 self.checked.clear()
             self.checked.add(topic)
+        self.last_topic = topic
         flying = Flying.__new__(Flying)
         flying.token = token
         flying.topic = topic
@@ -275,3 +281,49 @@ cdef class Flight:
             free(self.out)
             self.out = NULL
             self.room = 0
+
+
+cdef class Soon:
+    """Publishes of one link, for the thread and the event loop that it was made in.
+
+    `send()` sends what there is now, `plan()` has it sent at the end of the loop's turn, as it is while `planned`. Once
+    it is `over` the link is of no use any more.
+    """
+
+    cdef public bint planned, over
+    cdef Flight flight
+    cdef object is_running, create_future, send, plan
+    cdef unsigned long thread
+
+    def __init__(self, Flight flight not None, loop, send, plan):
+        self.flight = flight
+        self.is_running = loop.is_running
+        self.create_future = loop.create_future
+        self.send = send
+        self.plan = plan
+        self.thread = PyThread_get_thread_ident()
+
+    def publish(self, str topic not None, bytes event not None, server=None):
+        """Publishes; a future of the offset. None where it can't: it is over, or this is not its event loop.
+
+        To compare threads takes far less than to ask asyncio which loop runs here, which asks the kernel.
+        """
+        if self.over or PyThread_get_thread_ident() != self.thread or not self.is_running():
+            return None
+        future = self.create_future()
+        self.publish_as(future, topic, event, server)
+        return future
+
+    cpdef publish_as(self, token, str topic, bytes event, server=None):
+        """The same with a future of the caller's own make."""
+        if self.flight.enter(token, topic, event, server):
+            self.send()
+        elif not self.planned:
+            self.plan()
+
+
+def tell(list tokens not None, list offsets not None) -> None:
+    """Gives futures their results, all that are not done yet."""
+    for token, offset in zip(tokens, offsets, strict=True):
+        if not token.done():
+            token.set_result(offset)
