@@ -8,7 +8,7 @@ from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from echomesh.errors import LogBusy
@@ -21,6 +21,9 @@ from echomesh.native.log_record cimport ORIGIN
 from echomesh.native.log_topic cimport Topic
 
 ENVIRONMENT = "TST"
+
+cdef enum:
+    AHEAD = 4       # events of many that are looked at before the first of them is appended
 
 
 cdef class Appends(Answers):
@@ -70,7 +73,7 @@ cdef class Appends(Answers):
         cdef Answer answer
         cdef int64_t offset
         if PyBytes_CheckExact(event) and origin is None:
-            return self.append_at(topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), environment)
+            return self.append_at(topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), environment, NULL)
         found = self.find(environment, topic)
         event = encoded(event)
         answer = Answer.__new__(Answer)
@@ -82,7 +85,16 @@ cdef class Appends(Answers):
         offset = NO_ROOM if self.line_bytes else self.commits.enter(found, event, self.now(), origin)
         return self.placed(answer, found, event, origin, offset)
 
-    cdef Answer append_at(self, topic, const char *event, int64_t size, environment):
+    cdef bint foresee(self, topic, const char *event, int64_t size, environment, uint64_t *hash) except -1:
+        # Has memory bring what an append will look up; True with a hash for `append_at`. To ask for a few events before the
+        # first of them is appended is what makes it worth while.
+        cdef PyObject *known = NULL
+        if environment is self.environment and not self.closed:
+            known = PyDict_GetItem(self.names, topic)
+        return known != NULL and (<Topic>known).window is not None and self.commits.identify(
+            <Topic>known, event, size, hash)
+
+    cdef Answer append_at(self, topic, const char *event, int64_t size, environment, const uint64_t *foreseen):
         # The same, from where the event stands.
         cdef PyObject *known = NULL
         cdef Topic found
@@ -97,7 +109,8 @@ cdef class Appends(Answers):
             answer.offset = self.core.add_loose(found, [event[:size]], self.now(), None)[0]
             answer.state = DONE
             return answer
-        offset = NO_ROOM if self.line_bytes else self.commits.put(found, event, size, NULL, self.now())
+        offset = NO_ROOM if self.line_bytes else self.commits.put(
+            found, event, size, NULL, self.now(), foreseen)
         return self.placed(answer, found, event[:size] if offset == NO_ROOM else None, None, offset)
 
     cdef Answer placed(self, Answer answer, Topic found, event, origin, int64_t offset):
@@ -161,13 +174,21 @@ cdef class Appends(Answers):
         cdef int64_t offset, now = self.now()
         cdef bint counted = PyBytes_CheckExact(origins)
         cdef char origin[ORIGIN]
-        cdef Py_ssize_t total = pieces.count if pieces is not None else len(events)
+        cdef uint64_t hashes[AHEAD][2]
+        cdef bint named[AHEAD]
+        cdef Py_ssize_t total = pieces.count if pieces is not None else len(events), foreseen = i, at
         while i < total:
             if counted:
                 origin_at(origin, PyBytes_AS_STRING(origins), i)
             if pieces is not None:
-                offset = self.commits.put(topic, pieces.base + pieces.bounds[i], pieces.bounds[i + 1] - pieces.bounds[i],
-                                          origin if counted else NULL, now)
+                while foreseen < min(i + AHEAD, total):
+                    at = pieces.bounds[foreseen]
+                    named[foreseen % AHEAD] = topic.window is not None and self.commits.identify(
+                        topic, pieces.base + at, pieces.bounds[foreseen + 1] - at, hashes[foreseen % AHEAD])
+                    foreseen += 1
+                at = pieces.bounds[i]
+                offset = self.commits.put(topic, pieces.base + at, pieces.bounds[i + 1] - at, origin if counted else NULL,
+                                          now, hashes[i % AHEAD] if named[i % AHEAD] else NULL)
             elif counted:
                 offset = self.commits.enter_from(topic, events[i], now, origin)
             else:

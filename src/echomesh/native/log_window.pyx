@@ -9,12 +9,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from echomesh.native.log_record cimport HEADER, padded
 from echomesh.native.log_sums cimport em_identity, em_prefetch, em_source
 
-cdef extern from "<stdlib.h>" nogil:
-    int posix_memalign(void **made, size_t alignment, size_t size)
-
 cdef extern from "<sys/mman.h>" nogil:
+    void *mmap(void *start, size_t size, int protection, int flags, int fd, int64_t offset)
+    int munmap(void *start, size_t size)
     int madvise(void *start, size_t size, int advice)
-    int MADV_HUGEPAGE
+    int MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
+    void *MAP_FAILED
 
 cdef enum:
     SMALLEST = 64
@@ -28,13 +28,41 @@ cdef enum:
 
 cdef void *spacious(size_t size) noexcept nogil:
     # The table is looked up anywhere: with large pages the processor finds each place without a walk through page tables.
-    cdef void *made = NULL
+    # From the system, as memory that malloc has had before stays in the small pages that it came in.
+    cdef size_t whole, before
+    cdef char *made
     if size < LARGE_PAGE:
         return malloc(size)
-    if posix_memalign(&made, LARGE_PAGE, size) != 0:
+    whole = in_large_pages(size)
+    made = <char *>mmap(NULL, whole + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    if made == MAP_FAILED:
         return NULL
-    madvise(made, size, MADV_HUGEPAGE)
-    return made
+    before = (LARGE_PAGE - <size_t>made % LARGE_PAGE) % LARGE_PAGE
+    if before:
+        munmap(made, before)
+    munmap(made + before + whole, LARGE_PAGE - before)
+    madvise(made + before, whole, MADV_HUGEPAGE)
+    return made + before
+
+
+cdef void let_go(void *made, size_t size) noexcept nogil:
+    # What `spacious` gave for so many bytes.
+    if size < LARGE_PAGE:
+        free(made)
+    elif made != NULL:
+        munmap(made, in_large_pages(size))
+
+
+cdef size_t in_large_pages(size_t size) noexcept nogil:
+    return (size + LARGE_PAGE - 1) // LARGE_PAGE * LARGE_PAGE
+
+
+cdef size_t ring_bytes(int64_t room) noexcept nogil:
+    return room * sizeof(seen_t)
+
+
+cdef size_t table_bytes(int64_t room) noexcept nogil:
+    return room * 2 * sizeof(uint32_t)
 
 
 cdef class WindowBudget:
@@ -85,8 +113,8 @@ cdef class Window:
         memcpy(self.key, <char *>key, 16)
 
     def __dealloc__(self):
-        free(self.ring)
-        free(self.table)
+        let_go(self.ring, ring_bytes(self.room))
+        let_go(self.table, table_bytes(self.room))
         if self.budget is not None:
             self.budget.used -= self.room * ENTRY_BYTES
 
@@ -168,17 +196,17 @@ cdef class Window:
         cdef uint32_t *table
         if self.budget.used + more > self.budget.limit or room > LARGEST:
             return False
-        ring = <seen_t *>spacious(room * sizeof(seen_t))
-        table = <uint32_t *>spacious(room * 2 * sizeof(uint32_t))
+        ring = <seen_t *>spacious(ring_bytes(room))
+        table = <uint32_t *>spacious(table_bytes(room))
         if ring == NULL or table == NULL:
-            free(ring)
-            free(table)
+            let_go(ring, ring_bytes(room))
+            let_go(table, table_bytes(room))
             return False
-        memset(table, 0, room * 2 * sizeof(uint32_t))
+        memset(table, 0, table_bytes(room))
         for i in range(self.first, self.last):
             ring[i & (room - 1)] = self.ring[i & (self.room - 1)]
-        free(self.ring)
-        free(self.table)
+        let_go(self.ring, ring_bytes(self.room))
+        let_go(self.table, table_bytes(self.room))
         self.ring = ring
         self.table = table
         self.room = room
@@ -289,5 +317,5 @@ cdef class Window:
                 self.ring[kept & (self.room - 1)] = self.ring[i & (self.room - 1)]
                 kept += 1
         self.last = kept
-        memset(self.table, 0, self.room * 2 * sizeof(uint32_t))
+        memset(self.table, 0, table_bytes(self.room))
         self.enter_all()

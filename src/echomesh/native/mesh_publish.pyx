@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_Contains, PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
@@ -23,6 +23,7 @@ from echomesh.native.mesh_event cimport event_at, named, same
 
 cdef enum:
     LONGEST = 1 << 16       # of a frame that is taken here; whether a longer one is allowed, Python knows
+    AHEAD = 8               # requests that are read before the first of them is appended
 
 # Magic value, version and command of a publish, as every encoder writes them.
 cdef bytes HEAD = b"\x98\xa9EventMesh\xa40000\x0e"
@@ -35,6 +36,9 @@ cdef struct request_t:
     value_t seq, topic
     const uint8_t *event
     int64_t event_size
+    Py_ssize_t end          # where the next one begins
+    bint named              # and this is what the log knows its event by
+    uint64_t hash[2]
 
 
 cdef const uint8_t *skip_short(const uint8_t *p, const uint8_t *end, int kind) noexcept nogil:
@@ -157,12 +161,12 @@ cdef class Lane:
         self.last_name = b""
         self.last_topic = None
 
-    cdef bint take_at(self, const uint8_t *p, const uint8_t *end, double now) except -1:
-        cdef request_t r
-        if not self.read(p, end, &r) or not utf8_ok(r.topic.body, r.topic.size, False):
-            return False
-        if not utf8_ok(r.seq.body, r.seq.size, False):
-            return False
+    cdef bint read_whole(self, const uint8_t *p, const uint8_t *end, request_t *r) except -1:
+        r.named = False
+        return (self.read(p, end, r) and utf8_ok(r.topic.body, r.topic.size, False)
+                and utf8_ok(r.seq.body, r.seq.size, False))
+
+    cdef bint enter(self, request_t *r, double now) except -1:
         topic = self.find_topic(&r.topic)
         if topic is None:
             return False
@@ -172,7 +176,8 @@ cdef class Lane:
         if self.rate is not None and self.rate.take(now) > 0:
             return False
         if self.log is not None:
-            answer = self.log.append_at(topic, <const char *>r.event, r.event_size, self.environment)
+            answer = self.log.append_at(
+                topic, <const char *>r.event, r.event_size, self.environment, r.hash if r.named else NULL)
         else:
             event = PyBytes_FromStringAndSize(<const char *>r.event, r.event_size)
             answer = self.append(topic, event, environment=self.environment)
@@ -184,27 +189,50 @@ cdef class Lane:
     def take(self, bytes payload not None, double now) -> bool:
         """Appends the event of this request; False for anything that Python has to look at."""
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(payload)
-        return self.take_at(p, p + PyBytes_GET_SIZE(payload), now)
+        cdef request_t r
+        return self.read_whole(p, p + PyBytes_GET_SIZE(payload), &r) and self.enter(&r, now)
+
+    cdef int read_ahead(self, const uint8_t *p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t until,
+                        request_t *requests) except -1:
+        # The next requests; how many there are. What the log will look up for them is on its way from memory then.
+        cdef int count = 0
+        cdef Py_ssize_t length
+        cdef request_t *r
+        while count < AHEAD and end - at >= 4 and at < until:
+            length = <Py_ssize_t>p[at] << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
+            r = &requests[count]
+            if length > LONGEST or length > end - at - 4 or not self.read_whole(p + at + 4, p + at + 4 + length, r):
+                break
+            topic = self.find_topic(&r.topic) if self.log is not None else None
+            if topic is not None:
+                r.named = self.log.foresee(topic, <const char *>r.event, r.event_size, self.environment, r.hash)
+            at += 4 + length
+            r.end = at
+            count += 1
+        return count
 
     def take_frames(self, const uint8_t[::1] data not None, Py_ssize_t at, double now, Py_ssize_t most) -> int:
         """Takes the requests from `at` on, and says where it stopped: at one that Python has to look at, at one that is
         not whole, at the end, or with `most` bytes or more.
         """
         cdef const uint8_t *p = &data[0] if data.shape[0] else NULL
-        cdef Py_ssize_t end = data.shape[0], start = at, length
+        cdef Py_ssize_t end = data.shape[0], until
+        cdef request_t requests[AHEAD]
+        cdef int count, i
         if not 0 <= at <= end:
             raise IndexError(at)
-        while end - at >= 4 and at - start < most:
-            length = <Py_ssize_t>p[at] << 24 | p[at + 1] << 16 | p[at + 2] << 8 | p[at + 3]
-            if length > LONGEST or length > end - at - 4:
-                break
-            try:
-                if not self.take_at(p + at + 4, p + at + 4 + length, now):
-                    break
-            except LogError:
-                break   # the long way says what is wrong
-            at += 4 + length
-        return at
+        until = at + min(most, end - at)
+        while True:
+            count = self.read_ahead(p, at, end, until, requests)
+            for i in range(count):
+                try:
+                    if not self.enter(&requests[i], now):
+                        return at
+                except LogError:
+                    return at   # the long way says what is wrong
+                at = requests[i].end
+            if count < AHEAD:
+                return at
 
     cdef int grow(self, int64_t more) except -1:
         cdef uint8_t *larger
