@@ -110,6 +110,26 @@ def test_a_window_agrees_with_a_dictionary() -> None:
             kept = {k: v for k, v in kept.items() if v < last}
 
 
+def test_a_large_window_agrees_with_a_dictionary() -> None:
+    """One that has pages of its own, which it left for larger ones as it grew."""
+    most, more = 150_000, 100_000
+    budget = WindowBudget(1 << 30)
+    window = Window(budget, bytes(16), most, 10**18)
+    for number in range(most + more):
+        assert window.find(event(number % 50, f"/{number // 50}"), number) == -1
+        window.enter(number, number)
+    assert len(window) == most
+    for number in range(0, most + more, 97):
+        expected = number if number >= more else -1
+        assert window.find(event(number % 50, f"/{number // 50}"), most + more) == expected
+    window.drop_from(most)
+    assert window.find(event(0, f"/{most // 50}"), most + more) == -1
+    assert window.find(event(49, f"/{most // 50 - 1}"), most + more) == most - 1
+    assert budget.used > 0
+    del window
+    assert budget.used == 0
+
+
 @pytest.mark.parametrize("level", ["os", "none"])
 def test_duplicates_are_recognized_at_the_other_levels_too(tmp_path: Path, level: str) -> None:
     with TopicLog(tmp_path, options()) as log:

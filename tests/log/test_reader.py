@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -239,3 +240,23 @@ def test_a_reader_that_is_far_behind_or_ahead_of_what_is_wanted_searches(tmp_pat
         topic = reader.topic("a")
         for number in (0, 3900, 3901, 17, 18, 2000, 1999, 3999):
             assert topic.read(number, max_bytes=1, max_records=1).events() == [events[number]]
+
+
+def test_a_reader_that_nobody_closed_leaves_no_file_open(tmp_path: Path) -> None:
+    closed: list[int] = []
+
+    class Closing(RealStorage):
+        def close(self, handle: int) -> None:
+            closed.append(handle)
+            super().close(handle)
+
+    with TopicLog(tmp_path, small()) as log:
+        log.append_many("a", [b"event"] * 50)
+        reader = LogReader(tmp_path, storage=Closing())
+        assert len(reader.topic("a").read(0)) > 0
+        handles = list(reader.handles.values())
+        assert handles
+        closed.clear()
+        del reader
+        gc.collect()
+        assert closed == handles

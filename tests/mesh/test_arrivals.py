@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from msgspec import Raw
 
 from echomesh.errors import BadMessage
 from echomesh.events import Event
+from echomesh.log import AsyncTopicLog
 from echomesh.mesh.arrivals import Bundle
 from echomesh.mesh.bodies import Forward
 from echomesh.native import mesh_event
@@ -54,6 +57,20 @@ def test_events_are_found_where_they_stand() -> None:
     assert (len(pieces[0]), pieces[0][-1]) == (40, stored[-1])
     with pytest.raises(IndexError):
         pieces[0][40]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 200])
+def test_twins_among_them_are_stored_once(shm_dir: Path, count: int) -> None:
+    async def test() -> list[int]:
+        async with AsyncTopicLog(shm_dir) as log:
+            pieces = arrived(an_array(*(a_plain(number * 7 % 50, "/arrivals", number) for number in range(count))))
+            assert pieces is not None
+            again: list[int] = await log.append_many("t", pieces[0])
+            assert await log.append_many("t", pieces[0]) == again
+            return again
+
+    expected = [number if number < 50 else number % 50 for number in range(count)]
+    assert asyncio.run(test()) == expected
 
 
 def test_an_event_that_needs_a_closer_look_stands_among_others() -> None:

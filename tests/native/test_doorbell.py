@@ -20,7 +20,9 @@ WORD, SLEEPERS, ARMED = 0, 4, 8
 
 
 def readable(bell: Doorbell) -> bool:
-    return bool(select.select([bell.fileno()], [], [], 0)[0])
+    looking = select.poll()
+    looking.register(bell.fileno(), select.POLLIN)
+    return bool(looking.poll(0))
 
 
 def armed(bell: Doorbell) -> Waiter:

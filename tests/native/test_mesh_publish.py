@@ -228,6 +228,49 @@ def test_answers_of_the_log_become_frames(shm_dir: Any) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_twins_among_requests_that_are_read_together_are_stored_once(shm_dir: Any, seed: int) -> None:
+    from echomesh.log import AsyncTopicLog
+
+    chance, frames = random.Random(seed), list[bytes]()
+
+    class Connection:
+        def write(self, frame: bytes) -> None:
+            frames.append(frame)
+
+    async def test() -> None:
+        learn(EVENT.encode())
+        topics = {"orders": "orders", "bills": "bills"}
+        first: dict[tuple[str, int], int] = {}
+        ends = dict.fromkeys(topics, 0)
+        sent, expected = b"", {}
+        for number in range(200):
+            topic, id = chance.choice(list(topics)), chance.randrange(60)
+            event = Event(type="order.created", source="/shop", id=f"{id}", data=b"x" * chance.randrange(50))
+            sent += framed(request(event.encode(), seq=f"{number}", topic=topic))
+            if (topic, id) not in first:
+                first[topic, id] = ends[topic]
+                ends[topic] += 1
+            expected[f"{number}"] = first[topic, id]
+        async with AsyncTopicLog(shm_dir) as log:
+            queue = Publishes()
+            lane = Lane(Connection(), queue, log.append, "TST", "shop", "s1", topics, {})
+            at = 0
+            while at < len(sent):
+                at = lane.take_frames(sent, at, 0.0, chance.randrange(1, 5000))
+            await log.when_idle()
+            queue.settle(lambda *given: None)
+        at, answers, whole = 0, {}, b"".join(frames)
+        while at < len(whole):
+            size = int.from_bytes(whole[at : at + 4], "big")
+            message = protocol.decode(whole[at + 4 : at + 4 + size])
+            answers[message.seq] = protocol.body_of(message).offset
+            at += 4 + size
+        assert answers == expected
+
+    asyncio.run(test())
+
+
 @given(st.binary(max_size=200))
 @settings(max_examples=count(200, 20_000), deadline=None)
 def test_bytes_of_any_kind_do_no_harm(data: bytes) -> None:

@@ -114,7 +114,9 @@ class ServerProcess(_Process):
 
     def _wait_until_ready(self, deadline: float) -> None:
         assert self._process.stdout is not None
-        while not select.select([self._process.stdout], [], [], _LOOK_S)[0]:
+        looking = select.poll()
+        looking.register(self._process.stdout, select.POLLIN)
+        while not looking.poll(_LOOK_S * 1000):
             self._check("server", deadline)
         words = self._process.stdout.readline().decode().split()
         if not words:

@@ -174,3 +174,8 @@ class LogReader(Closing):
         for handle in self.handles.values():
             self.storage.close(handle)
         self.handles.clear()
+
+    def __del__(self) -> None:
+        # Handles are numbers: nobody else closes them for who forgot to.
+        if hasattr(self, "handles"):
+            self.close()

@@ -28,7 +28,7 @@ WINDOW_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 512 << 10
 MOST_EVENTS: Final = 1000
 HOLD_S: Final = 0.005  # for so long what is short waits for the one before it to be acknowledged,
-PACE_S: Final = 0.002  # and for so long in any case
+PACE_S: Final = 0.003  # and for so long in any case
 BUSY_EVENTS: Final = 64  # if that one had so many
 
 Topic = tuple[str, str]  # environment and name

@@ -66,7 +66,7 @@ cdef class Filling:
     cdef int pwrite(self, int fd, const char *data, int64_t size, int64_t position) noexcept nogil
     cdef int sync(self, int fd) noexcept nogil
     cdef int64_t put(self, Topic topic, const char *event, int64_t size, const char *origin, int64_t now,
-                     const uint64_t *foreseen) except? -1
+                     const uint64_t *foreseen) except? -1   # what `identify` gave, or NULL
     cdef int64_t enter(self, Topic topic, event, int64_t now, origin) except? -1
     cdef int64_t enter_from(self, Topic topic, event, int64_t now, const char *from_where) except? -1
     cdef bint identify(self, Topic topic, const char *event, int64_t size, uint64_t *hash)

@@ -80,21 +80,19 @@ cdef class Filling:
 
     cdef int64_t put(self, Topic topic, const char *event, int64_t size, const char *origin, int64_t now,
                      const uint64_t *foreseen) except? -1:
-        # The event's hash is `foreseen` if `identify` was asked for it before.
         cdef int64_t needed = padded(record_size(size, origin != NULL)), offset, position, base
         cdef int64_t full, twin
         cdef uint64_t hash[2]
-        cdef bint known = topic.window is not None, named = foreseen != NULL
-        if named:
+        cdef bint known = topic.window is not None
+        cdef bint named = known and (foreseen != NULL or self.identify(topic, event, size, hash))
+        if foreseen != NULL:
             hash[0], hash[1] = foreseen[0], foreseen[1]
-        elif known:
-            named = self.identify(topic, event, size, hash)
         if size > MAX_EVENT:
             raise MessageTooLarge(size, MAX_EVENT, "the log")
         # `make_room` may let other threads run, so what it made is looked at again.
         while topic.core.fd < 0 or topic.core.position + needed > topic.core.limit:
             topic.make_room(needed)
-        if not known and not named and topic.window is not None:
+        if not known and topic.window is not None:
             named = self.identify(topic, event, size, hash)
         if self.refusal is not None:
             raise self.refusal

@@ -311,15 +311,19 @@ cdef class Soon:
         if self.over or PyThread_get_thread_ident() != self.thread or not self.is_running():
             return None
         future = self.create_future()
-        self.publish_as(future, topic, event, server)
+        self.enter(future, topic, event, server)
         return future
 
-    cpdef publish_as(self, token, str topic, bytes event, server=None):
-        """The same with a future of the caller's own make."""
+    def publish_as(self, token, str topic not None, bytes event not None, server=None) -> None:
+        """The same with a future of the caller's own make; the caller knows that this is its event loop."""
+        self.enter(token, topic, event, server)
+
+    cdef int enter(self, token, str topic, bytes event, server) except -1:
         if self.flight.enter(token, topic, event, server):
             self.send()
         elif not self.planned:
             self.plan()
+        return 0
 
 
 def tell(list tokens not None, list offsets not None) -> None:
