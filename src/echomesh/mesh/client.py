@@ -32,7 +32,6 @@ from echomesh.mesh.client_replies import Replies, answering, asking
 from echomesh.mesh.client_stage import StageWriter
 from echomesh.mesh.client_subscription import OnLost, Start, Subscription
 from echomesh.mesh.codes import Command, Purpose
-from echomesh.native.mesh_client import Soon
 
 COMMIT_S: Final = 600.0
 
@@ -101,8 +100,6 @@ class Session:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self._asking: Link | None = None
-        self._soon: Soon | None = None
-        """What publishes over it."""
         self._subscriptions: set[Subscription] = set()
         self._replies: Replies | None = None
         self._closed = False
@@ -145,7 +142,7 @@ class Session:
         """
         encoded = event.encode() if isinstance(event, Event) else event
         target = None if server is None else parse_address(server)
-        future = None if self._soon is None else self._soon.publish(topic, encoded, target)
+        future = None if self._asking is None else self._asking.soon.publish(topic, encoded, target)
         return self._link().publish(topic, encoded, target) if future is None else future
 
     def publish_as(self, token: Any, topic: str, event: bytes, server: Server | None = None) -> None:
@@ -338,7 +335,6 @@ class Session:
         self._check()
         if self._asking is None or self._asking.error is not None:
             self._asking = Link(self.options, Purpose.PUBLISH)
-            self._soon = self._asking.soon
         return self._asking
 
     async def _request(self, command: Command, body: Any, *, again: bool = True, timeout: float | None = None) -> Any:

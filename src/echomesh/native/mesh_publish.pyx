@@ -37,8 +37,8 @@ cdef struct request_t:
     const uint8_t *event
     int64_t event_size
     Py_ssize_t end          # where the next one begins
-    bint named              # and this is what the log knows its event by
-    uint64_t hash[2]
+    bint named              # whether the log was asked already what it knows the event by,
+    uint64_t hash[2]        # which is this
 
 
 cdef const uint8_t *skip_short(const uint8_t *p, const uint8_t *end, int kind) noexcept nogil:
