@@ -59,7 +59,7 @@ EXAMPLES: list[Message] = [
     PartRemovePublisher(END),
     PartInsertSubscriber(END),
     PartRemoveSubscriber(Gone(OTHER)),
-    PubInit([Reachable(OTHER, "10.0.0.7", 5000)]),
+    PubInit([Reachable(OTHER, "10.0.0.7", 5000)], [ONE]),
     PubInitFailed(Reason.TOPIC, "it is empty"),
     PubInsertSubscriber(Reachable(OTHER, "127.0.0.1"), Path.SHARED_MEMORY, "echomesh-18", 1, 3, 2, 77),
     PubRemoveSubscriber(Gone(OTHER)),

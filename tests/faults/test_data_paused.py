@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,23 @@ def test_a_mesh_that_is_left_while_a_subscriber_is_stopped_ends(options: dict[st
             publisher.send(numbered(number, 100))
         mesh.close()
         assert publisher.state
+
+
+def test_a_request_waits_for_one_that_is_slow_to_join_though_an_onlooker_is_there(options: dict[str, Any]) -> None:
+    with connect(**options) as mesh, process(shm_workers.answer, options, "turn") as answering:
+        assert answering.pid is not None
+        with mesh.publisher("turn") as publisher:
+            publisher.matched(1, PATIENCE_S)
+        mesh.subscribe("**")
+        os.kill(answering.pid, signal.SIGSTOP)
+        threading.Timer(0.7, os.kill, (answering.pid, signal.SIGCONT)).start()
+        assert bytes(mesh.request("turn", b"abc", timeout=PATIENCE_S)) == b"cba"
+
+
+def test_a_request_does_not_wait_for_ever_for_an_onlooker_that_never_joins(
+    options: dict[str, Any], shm_dir: Path
+) -> None:
+    with connect(**options) as mesh, stopped(options, shm_dir) as (pid, _):
+        os.kill(pid, signal.SIGSTOP)
+        mesh.subscribe("t", lambda message: message.reply(bytes(message)[::-1]))
+        assert bytes(mesh.request("t", b"abc", timeout=3)) == b"cba"

@@ -101,7 +101,7 @@ class LocalEnd:
 
     def _take(self, message: Message) -> None:
         match message:
-            case PubInit(subscribers):
+            case PubInit(subscribers, _):
                 for subscriber in subscribers:
                     self._insert(subscriber.id, Path.NONE)
             case SubInit():

@@ -303,6 +303,8 @@ class PublisherLink(_Link[PartToPub, PubInsertSubscriber]):
             id=id,
             choices=choices,
         )
+        self.coming: set[bytes] = set()
+        """Subscribers that were there before it, and that no stream leads to yet."""
         self._tries: dict[bytes, int] = {}
 
     def _forgotten(self, id: bytes, told: PubInsertSubscriber) -> None:
@@ -332,13 +334,18 @@ class PublisherLink(_Link[PartToPub, PubInsertSubscriber]):
 
     def _started(self, message: PartToPub) -> None:
         assert isinstance(message, PubInit)
+        self.coming = set(message.coming)
         for subscriber in message.subscribers:
             self._tell(subscriber.id, PubInsertSubscriber(subscriber))
 
     def _receive(self, message: PartToPub) -> None:
         if isinstance(message, PubInsertSubscriber):
             self._tell(message.subscriber.id, message)
+            self.coming.discard(message.subscriber.id)
         elif isinstance(message, PubRemoveSubscriber):
+            if message.subscriber.id in self.coming:
+                self.coming.remove(message.subscriber.id)
+                self._on_lost(message.subscriber.id)
             self._lose(message.subscriber.id)
 
 

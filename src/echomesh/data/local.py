@@ -101,10 +101,14 @@ class Locals:
         self._by_id[end.publishes, end.member.id] = end
         if end.publishes:
             there: dict[bytes, Member] = {}
+            coming: list[bytes] = []
             for _, subscriber in pairs:
-                if len(there) < MAX_LISTED and not self._shares(end, subscriber):
+                if self._shares(end, subscriber):
+                    coming.append(subscriber.id)
+                elif len(there) < MAX_LISTED:
                     there.setdefault(subscriber.id, subscriber)
-            self._send(end.connection, PubInit([self._reachable(subscriber) for subscriber in there.values()]))
+            listed = [self._reachable(subscriber) for subscriber in there.values()]
+            self._send(end.connection, PubInit(listed, coming[:MAX_LISTED]))
             for publisher, subscriber in pairs:
                 self.matched(publisher, subscriber, listed=subscriber.id in there)
         else:
@@ -211,7 +215,7 @@ class Locals:
         pair = self._pairs.pop(reference)
         if pair.state is not _State.TOLD:
             self._wire(Unwire(reference))
-        if sender is not None and pair.state is _State.WIRED:
+        if sender is not None:  # which was told at least that it is coming
             self._tell_gone(sender, pair.subscriber.member)
         if receiver is not None:
             self._tell_gone(receiver, pair.publisher.member)

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from echomesh.data.config import DataOptions
 from echomesh.data.incoming import QUEUE, OnGap
-from echomesh.data.outgoing import JOINING_S
 from echomesh.data.process import Process
 from echomesh.data.processes import join, leave
 from echomesh.data.publisher import Publisher
@@ -80,7 +79,7 @@ class Mesh:
         publisher, inbox = await self._route(topic), await self._own_inbox()
         await publisher.matched(1, deadline - loop.time())
         # The one that answers may not be the first that it is joined to.
-        await inbox._process.until(publisher.has_joined, min(JOINING_S, max(0.0, deadline - loop.time())))
+        await inbox._process.until(publisher.has_joined, publisher.joining_s(deadline - loop.time()))
         left = max(0.0, deadline - loop.time())
         number, prefix = self._answers.ask()
         try:

@@ -130,6 +130,8 @@ class PubInit(_Message, frozen=True, tag="PartToPub.Init"):
     """These are the current subscribers; those that a stream is made for first come one by one."""
 
     subscribers: list[Reachable]
+    coming: list[Id] = field(default_factory=list)
+    """Whom a stream is made for: each is inserted once it is there, or removed."""
 
 
 class PubInitFailed(_Message, frozen=True, tag="PartToPub.InitFailed"):

@@ -26,7 +26,7 @@ from echomesh.topics import parse_topic
 SMALL_BYTES: Final = 8 << 10
 """From here on a message goes through the pool: copying it out of a ring, and zeroing that, would cost more."""
 
-JOINING_S: Final = 0.25
+_JOINING_S: Final = 5.0
 """Subscribers are joined to a new publisher one after the other: each in milliseconds, on a busy machine later."""
 
 OPEN: Final = 0
@@ -87,6 +87,7 @@ class Outgoing(Sender):
         self._past: Counter[Reason] = Counter()
         self._past_delivered = 0
         self._error: DataError | None = None
+        self._announced = 0.0
         if choices.history:
             self.history = deque(maxlen=choices.history)
         self._link = PublisherLink(
@@ -117,6 +118,7 @@ class Outgoing(Sender):
         for stream, line in list(self._streams.items()):
             if line.subscriber == id:
                 self._end(stream)
+        self._process.wake()  # who waits until all have joined need not wait for this one
 
     def _on_failed(self, error: DataError) -> None:
         self._error = error
@@ -325,8 +327,12 @@ class Outgoing(Sender):
         return self.matched_now >= count
 
     def has_joined(self) -> bool:
-        """Whether all subscribers that the participant has told of are sent to."""
-        return not self._unreachable and self.matched_now >= len(self._claims)
+        """Whether all are sent to who were there when it was announced, or were told of since."""
+        return not self._link.coming and self.matched_now >= len(self._claims)
+
+    def joining_s(self, left_s: float) -> float:
+        """For how long a request that has `left_s` waits for that: one that is stopped never joins."""
+        return max(0.0, min(self._announced + _JOINING_S - time.monotonic(), left_s / 2))
 
     @property
     def matched_now(self) -> int:
@@ -359,6 +365,7 @@ class Outgoing(Sender):
 
     def open(self) -> Any:
         """Announces it; a coroutine for the background thread."""
+        self._announced = time.monotonic()
         self._process.ends.add(self)
         return self._link.open()
 

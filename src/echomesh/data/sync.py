@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from echomesh.data.config import DataOptions
 from echomesh.data.incoming import QUEUE, Incoming, OnGap
-from echomesh.data.outgoing import JOINING_S, Outgoing, Rest
+from echomesh.data.outgoing import Outgoing, Rest
 from echomesh.data.process import Process
 from echomesh.data.processes import LINGER_S, join, leave
 from echomesh.data.queues import PublisherOptions
@@ -185,7 +185,7 @@ class Mesh:
             inbox = self._inbox
         publisher.matched(1, timeout)
         # The one that answers may not be the first that it is joined to.
-        self._joined().wait(publisher.has_joined, min(JOINING_S, max(0.0, deadline - time.monotonic())))
+        self._joined().wait(publisher.has_joined, publisher.joining_s(deadline - time.monotonic()))
         left = max(0.0, deadline - time.monotonic())
         number, prefix = self._answers.ask()
         try:
