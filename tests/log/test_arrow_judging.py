@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from echomesh.errors import NotAnEvent
 from echomesh.events import Event
 from tests.log.arrow_support import EVENTS, REQUIRED, agree, packed, row, rows
+from tests.log.event_forms import TIME_FORMS, UNDAMAGED, VALUE_FORMS, alike, damaged
 from tests.support.counts import count
 
 
@@ -33,79 +34,18 @@ def test_damaged_encodings_are_judged_as_by_the_decoder(event: Event, at: int, n
 
 
 def test_random_damage_is_judged_as_by_the_decoder() -> None:
-    chosen = random.Random(5)
-    good = Event(
-        type="t", source="/s", data="text", subject="s", dataschema="a:b", datacontenttype="a/b",
-        extensions={"a": 1, "b": True, "c": b"12", "d": datetime(2020, 2, 29, tzinfo=UTC), "e": "x", "f": -70000},
-    ).encode()  # fmt: skip
-    for _ in range(count(2000, 200_000)):
-        data = bytearray(good)
-        for _ in range(chosen.randint(1, 3)):
-            data[chosen.randrange(len(data))] = chosen.randrange(256)
-        damaged = bytes(data) if chosen.random() < 0.8 else bytes(data[: chosen.randrange(len(data) + 1)])
-        agree(damaged)
-        agree(damaged, around=good)
+    for data in damaged(count(2000, 200_000)):
+        agree(data)
+        agree(data, around=UNDAMAGED)
 
 
-@pytest.mark.parametrize(
-    "time",
-    [
-        "2018-04-05T17:31:00Z",
-        "2018-04-05t17:31:00z",
-        "2018-04-05T17:31:00.1Z",
-        "2018-04-05T17:31:00.123456789+02:00",
-        "2018-04-05T00:31:00-23:59",
-        "2016-12-31T23:59:60Z",
-        "2016-12-31T23:58:60Z",
-        "2020-02-29T00:00:00Z",
-        "2019-02-29T00:00:00Z",
-        "2100-02-29T00:00:00Z",
-        "2000-02-29T23:59:59.999999999Z",
-        "0001-01-01T00:00:00Z",
-        "0001-01-01T00:00:00+01:00",
-        "0000-01-01T00:00:00Z",
-        "9999-12-31T23:59:59.999999Z",
-        "9999-12-31T23:59:59-01:00",
-        "2018-04-05T24:00:00Z",
-        "2018-04-05T17:31:00+24:00",
-        "2018-04-05T17:31:00+01:60",
-        "2018-04-05T17:31:00.Z",
-        "2018-04-05 17:31:00Z",
-        "2018-04-05T17:31:00",
-        "2018-4-05T17:31:00Z",
-        "2018-13-05T17:31:00Z",
-        "٢٠١٨-04-05T17:31:00Z",
-        "",
-        7,
-        True,
-        b"2018-04-05T17:31:00Z",
-        msgpack.Timestamp(0, 0),
-        msgpack.Timestamp(1, 1499),
-        msgpack.Timestamp(1, 1500),
-        msgpack.Timestamp(-1, 999_999_500),
-        msgpack.Timestamp(1, 999_999_999),
-        msgpack.Timestamp(253402300799, 999_999_499),
-        msgpack.Timestamp(2**33, 1),
-        msgpack.Timestamp(-62135596800, 0),
-        msgpack.Timestamp(-62135596801, 0),
-        msgpack.Timestamp(253402300799, 999_999_999),
-        msgpack.Timestamp(253402300800, 0),
-        msgpack.ExtType(5, bytes(4)),
-        None,
-    ],
-)
+@pytest.mark.parametrize("time", TIME_FORMS)
 def test_times_of_every_form_are_read_as_by_the_decoder(time: Any) -> None:
     agree(packed(time=time))
     agree(packed(ext=time))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [0, 127, 128, -1, -32, -33, 255, 256, 65535, 65536, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32, 2**63,
-     2**64 - 1, -(2**63), 1.5, [], {}, [1], {"a": 1}, None, "", "a\x7fb", "a\nb", "\x80", "\ufdd0", "\U0001fffe",
-     "ü€😀", "x" * 300, b"", b"1", b"12", b"123", b"x" * 70_000, "y" * 70_000],
-    ids=lambda value: repr(value)[:20],
-)  # fmt: skip
+@pytest.mark.parametrize("value", VALUE_FORMS, ids=lambda value: repr(value)[:20])
 def test_values_of_every_type_are_read_as_by_the_decoder(value: Any) -> None:
     for name in ("ext", "data", "subject", "id", "type", "source", "dataschema", "datacontenttype", "specversion"):
         agree(packed(**{name: value}))
@@ -175,32 +115,8 @@ def test_more_values_than_are_remembered_are_checked_all_the_same() -> None:
 
 def test_events_that_are_almost_like_the_one_before_are_read_as_by_the_decoder() -> None:
     chosen = random.Random(11)
-    optional: dict[str, list[Any]] = {
-        "subject": ["s", "another"],
-        "time": ["2018-04-05T17:31:00Z", "2020-02-29T00:00:00Z"],
-        "datacontenttype": ["text/plain", "text/html"],
-        "dataschema": ["a:b", "a:" + "c" * 60],  # too long to be expected as a whole
-        "data": [b"x" * 90, "text"],
-        "extension": [1, "e"],
-    }
-    required: dict[str, list[Any]] = {
-        "specversion": ["1.0"],
-        "id": ["1", "22"],
-        "source": ["/s", "/ss"],
-        "type": ["t", "u"],
-    }
-    names = [*required, *optional]
     for _ in range(count(20, 2000)):
-        events = []
-        for _ in range(40):
-            if chosen.random() < 0.1:
-                chosen.shuffle(names)
-            there = [name for name in names if name in required or chosen.random() < 0.9]
-            pick = {
-                name: (required | optional)[name][chosen.random() < 0.1] if name != "specversion" else "1.0"
-                for name in there
-            }
-            events.append(msgpack.packb(pick))
+        events = alike(40, chosen)
         wanted = [row(Event.decode(event), i) for i, event in enumerate(events)]
         assert rows(events) == wanted
         some = ["type", "offset", "dataschema"]

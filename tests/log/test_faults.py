@@ -37,6 +37,38 @@ def test_after_one_failed_write_or_sync_all_goes_to_a_new_journal_file(tmp_path:
         assert again.append("a", b"more") == 10
 
 
+LARGE = [b"%03d" % i * 400 for i in range(100)]  # one frame, whose journal is written before its segments
+
+
+@pytest.mark.parametrize(("call", "where"), [("fdatasync", "journal"), ("pwrite", "journal"), ("pwrite", "topics")])
+def test_a_large_frame_that_fails_once_is_made_good(tmp_path: Path, call: str, where: str) -> None:
+    disk = FaultyStorage()
+    log = TopicLog(tmp_path, small(disk, segment_bytes=1 << 20, journal_bytes=1 << 20))
+    log.append("a", b"first")
+    disk.only = where
+    disk.fail[call] = (1, EIO)
+    assert log.append_many("a", LARGE) == list(range(1, 101))
+    assert disk.fail[call][0] == 0
+    assert stored(tmp_path, "a") == [b"first", *LARGE]
+    crash(log)
+    assert stored(tmp_path, "a") == [b"first", *LARGE]
+
+
+def test_a_large_frame_that_is_refused_by_its_segment_does_not_stay_in_the_journal(tmp_path: Path) -> None:
+    disk = FaultyStorage()
+    log = TopicLog(tmp_path, small(disk, segment_bytes=1 << 20, journal_bytes=1 << 20))
+    log.append("a", b"first")
+    disk.only, disk.fail["pwrite"] = "topics", (1, ENOSPC)
+    with pytest.raises(DiskFull):
+        log.append_many("a", LARGE)
+    assert log.append("a", b"second") == 1
+    crash(log)
+    assert stored(tmp_path, "a") == [b"first", b"second"]
+    with TopicLog(tmp_path, small()) as again:
+        assert again.append("a", b"third") == 2
+    assert stored(tmp_path, "a") == [b"first", b"second", b"third"]
+
+
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite"])
 def test_when_the_disk_fails_for_good_appends_are_refused_and_reads_go_on(tmp_path: Path, call: str) -> None:
     disk = FaultyStorage()

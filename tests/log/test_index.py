@@ -145,6 +145,20 @@ def test_a_writer_that_cares_in_the_background_makes_them_again(tmp_path: Path) 
     log.close()
 
 
+def test_entries_that_were_only_not_written_yet_are_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Index] = []
+    monkeypatch.setattr(Index, "replace", lambda index, marks: made.append(index))
+    with TopicLog(tmp_path, small(segment_bytes=SEGMENT)) as log:
+        log.append_many("a", EVENTS)
+        log.core.keeper.upkeep.round()
+        sealed = sorted(tmp_path.rglob("*.seg"))[:-1]
+        assert len(sealed) > 1
+        assert all(path.with_suffix(".idx").exists() for path in sealed)
+        assert made == []
+
+
 def test_after_a_crash_the_entries_that_were_not_written_yet_are_there_again(tmp_path: Path) -> None:
     log = TopicLog(tmp_path, small(segment_bytes=SEGMENT))
     log.append_many("a", EVENTS[:500])

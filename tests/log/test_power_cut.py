@@ -18,7 +18,7 @@ Acknowledged = dict[str, list[bytes]]
 
 
 def appends(log: TopicLog, done: Acknowledged) -> None:
-    """Small and large events over three topics, segments that get full, journal files that are used again."""
+    """Small and large events over three topics, a large frame, full segments, journal files that are used again."""
     for i in range(40):
         topic = f"t{i % 3}"
         event = b"%03d" % i * (1 if i % 13 else 30000)
@@ -27,7 +27,7 @@ def appends(log: TopicLog, done: Acknowledged) -> None:
         if i % 7 == 6:
             log.core.keeper.care()
         if i % 5 == 0:
-            batch = [b"%03d-%d" % (i, k) * 40 for k in range(6)]
+            batch = [b"%03d-%d" % (i, k) * 40 for k in range(6 if i != 20 else 400)]
             log.append_many("t0", batch)
             done.setdefault("t0", []).extend(batch)
 

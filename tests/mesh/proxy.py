@@ -72,9 +72,9 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxy(target: int) -> AsyncIterator[Proxy]:
+async def proxy(target: int, made: Proxy | None = None) -> AsyncIterator[Proxy]:
     """A proxy before a server of this machine."""
-    made = Proxy(target)
+    made = made or Proxy(target)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:

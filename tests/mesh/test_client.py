@@ -37,6 +37,27 @@ def test_many_in_flight_keep_their_order(run: Callable[..., None]) -> None:
     run(test)
 
 
+def test_a_publish_gives_a_future_as_asyncio_knows_them(run: Callable[..., None]) -> None:
+    async def test(server: Running) -> None:
+        async with connect(server) as shop:
+            first, second, third = [shop.publish_soon("a", an_event(number).encode()) for number in range(3)]
+            called: list[object] = []
+            first.add_done_callback(called.append)
+            assert third.cancel()
+            assert await asyncio.wait_for(asyncio.shield(second), 20) == 1
+            assert list(await asyncio.gather(first, second)) == [0, 1]
+            assert called == [first]
+            with pytest.raises(asyncio.CancelledError):
+                await third
+            refused = shop.publish_soon("a", b"\x80")
+            await asyncio.wait((refused,))
+            assert isinstance(refused.exception(), errors.RequestFailed)
+            with pytest.raises(asyncio.InvalidStateError):
+                refused.set_exception(ValueError())
+
+    run(test)
+
+
 def test_leaving_a_session_waits_for_what_is_in_flight(run: Callable[..., None]) -> None:
     async def test(server: Running) -> None:
         async with connect(server) as shop:

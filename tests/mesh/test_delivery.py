@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from echomesh.events import Event
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Deliver, Nack, Nacked
 from echomesh.mesh.codes import Command
 from echomesh.mesh.delivery import Share
 from echomesh.mesh.options import MeshOptions
+from echomesh.native.log_record import Records
 from tests.mesh.commands import acknowledge, delivered, publish, subscribe
 from tests.mesh.support import Running, an_event
 
@@ -49,6 +52,26 @@ def test_a_refused_event_comes_again_and_then_goes_to_the_dead_letters(run: Call
         assert server.server.core.cursors.cursor("TST", ("client", "reader"), "a") == 2
 
     run(test, MeshOptions(max_tries=3))
+
+
+def test_a_topic_is_not_read_beyond_its_end(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(server: Running) -> None:
+        reader, publisher = await server.client("reader"), await server.publisher()
+        await subscribe(reader, "a")
+        log, reads = server.server.port, list[int]()
+        real = log.read
+
+        def read(environment: str, topic: str, offset: int, **limits: int) -> Records:
+            reads.append(offset)
+            return real(environment, topic, offset, **limits)
+
+        monkeypatch.setattr(log, "read", read)
+        for number in range(5):
+            await publish(publisher, "a", an_event(number))
+            assert (await delivered(reader)).offset == number
+        assert reads == [0, 1, 2, 3, 4]
+
+    run(test)
 
 
 def test_an_acknowledgement_of_all_before_it_does_not_count_for_what_was_refused(run: Callable[..., None]) -> None:

@@ -53,6 +53,13 @@ _IS_MEDIA_TYPE = re.compile(
     rf'{_TOKEN}/{_TOKEN}(?:[ \t]*;[ \t]*(?:{_TOKEN}=(?:{_TOKEN}|"(?:[ !#-\[\]-~\t]|\\[ -~\t])*"))?)*',
     re.ASCII,
 )
+GRAMMARS: Final[Mapping[str, str]] = {
+    "source": _IS_URI_REFERENCE.pattern,
+    "datacontenttype": _IS_MEDIA_TYPE.pattern,
+    "dataschema": _IS_URI.pattern,
+}
+"""As regular expressions, for who checks events by other means."""
+
 _IS_JSON = re.compile(r"[^/;]+/(?:[^/;]+\+)?json[ \t]*(?:;.*)?", re.IGNORECASE)
 _IS_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 

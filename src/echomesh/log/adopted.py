@@ -55,8 +55,8 @@ def start_of(storage: Storage, handle: int, segment: Adopted) -> int:
     return records.next_position
 
 
-def read(storage: Storage, handle: int, segment: Adopted, size: int, position: int) -> bytes:
-    """The bytes from this position on, where a row begins, as those of a segment."""
+def read(storage: Storage, handle: int, segment: Adopted, size: int, position: int) -> tuple[bytes, int]:
+    """The bytes from this position on, where a row begins, as those of a segment; and how far their sums are new."""
     search = size > _ALL_BYTES
     data = storage.pread(handle, storage.size(handle) if search else size, position)
     return as_records(data, segment.base - 1, segment.time_ns, search)
@@ -68,8 +68,8 @@ def records_of(storage: Storage, segment: Adopted) -> Iterator[Records]:
     try:
         position, offset, size = start_of(storage, handle, segment), segment.base, _CHUNK_BYTES
         while offset < segment.end:
-            data = read(storage, handle, segment, size, position)
-            records = scan(data, 0, offset, segment.end)
+            data, summed = read(storage, handle, segment, size, position)
+            records = scan(data, 0, offset, segment.end, summed=summed)
             if len(records):
                 yield records
                 position, offset, size = position + records.next_position, records.next_offset, _CHUNK_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echomesh.errors import HoleError, LogBehind, LogCorrupt, LogDamaged, OffsetGone
 from echomesh.log import adopted, index
@@ -16,6 +16,7 @@ from echomesh.log.layout import (
     check_segment_header,
     converted,
     parquet_name,
+    segment_header,
     segment_name,
 )
 from echomesh.native.log_record import BAD, SHORT, Records, find_record, scan
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 1 << 20
 LEAST_BYTES: Final = 1 << 10
 NEAR_BYTES: Final = 1 << 14
+HEAD_BYTES: Final = 8  # of a stage: length and sum of what says whose it is
+
+
+class Place(NamedTuple):
+    """Where offsets stand, for who reads files by other means; without a path where only a reader finds them."""
+
+    start: int
+    until: int
+    path: str | None = None
+    head: bytes = b""  # with which the file begins
+    position: int = 0  # of a record, with the offset `first`, from which to go on to `start`
+    first: int = 0
+    shift: int = 0  # in a stage: what is added to its rows' numbers
+    time_ns: int = -1  # in a stage: of all its rows
 
 
 class TopicReader:
@@ -111,11 +126,13 @@ class TopicReader:
         size = max_bytes
         if first == offset or self.place == (base, first, position):
             passed = (offset - first) * self.typical
-            size = min(max_bytes + passed, self._left(base, position, until - first))
+            size = min(
+                max_bytes + passed, self._left(base, position, until - first), self._few(offset - first, max_records)
+            )
             max_bytes = min(max_bytes, size)
         while True:
-            data = self._bytes(base, position, size)
-            records = scan(data, 0, first, until, max_records, offset)
+            data, summed = self._bytes(base, position, size)
+            records = scan(data, 0, first, until, max_records, offset, summed)
             position, first = position + records.next_position, records.next_offset
             if len(records):
                 self.place = (base, first, position)
@@ -143,16 +160,37 @@ class TopicReader:
                 return end - position
         return records * self.typical + LEAST_BYTES
 
+    def _few(self, passed: int, wanted: int) -> int:
+        # The bytes of so many records, with some to spare: who says how many they want is to get all of them.
+        return passed * self.typical + wanted * (self.typical + self.typical // 8) + LEAST_BYTES
+
     def _behind(self, base: int, position: int, first: int, offset: int, until: int, stopped: int) -> int:
         # Something is wrong at `position`. Where the wanted record stands behind it; else the error that says
         # what is not to be had.
         if stopped not in (BAD, SHORT) and self.level != "disk":
             raise HoleError(self.name, max(first, offset), until - 1)
-        found, number = _next_chain(self._bytes(base, position, 1 << 40), max(first, offset - 1), until)
+        found, number = _next_chain(self._bytes(base, position, 1 << 40)[0], max(first, offset - 1), until)
         if found >= 0 and number == offset:
             return position + found
         last = number - 1 if found >= 0 else until - 1
         raise LogCorrupt(self.name, max(first, offset), last, self.path_of(base))
+
+    def place_of(self, offset: int, until: int) -> Place:
+        """Where the records from `offset` on stand, as far as one file has them."""
+        self._listed()  # who only asks this never finds out by reading that a new segment was begun
+        try:
+            base, behind = self._segment(offset, self._check(offset))
+            stop = min(behind, until)
+            if base < 0 or base in self.converted or self.log.current().patches(self.number, base):
+                return Place(offset, stop)
+            found = self._find(base, offset, self._start(base, offset, stop))
+            path = self.path_of(base)
+            if (stage := self.adopted.get(base)) is not None:
+                head = self.log.storage.pread(self.log.handle(path), HEAD_BYTES, 0)
+                return Place(offset, stop, path, head, *found, base - 1, stage.time_ns)
+            return Place(offset, stop, path, segment_header(self.log.log_id, self.number, base), *found)
+        except (OffsetGone, LogBehind, LogCorrupt, FileNotFoundError):
+            return Place(offset, until)
 
     def parquet_at(self, offset: int) -> tuple[ParquetSegment, int] | None:
         """The Parquet file that has this offset, and where its offsets end; None when it is in a segment."""
@@ -241,7 +279,8 @@ class TopicReader:
             self.starts[base] = found
         return self.starts[base]
 
-    def _bytes(self, base: int, position: int, size: int) -> bytes:
+    def _bytes(self, base: int, position: int, size: int) -> tuple[bytes, int]:
+        # And how far the sums of records were made just now.
         path = self.path_of(base)
         if base in self.adopted:
             return adopted.read(self.log.storage, self.log.handle(path), self.adopted[base], size, position)
@@ -255,7 +294,7 @@ class TopicReader:
                 raise
             data = b""
         if not patches:
-            return data
+            return data, 0
         # What the journal has and the segment may not have yet.
         limit = min(size, max(at + len(patch) for at, patch in patches) - position)
         patched = bytearray(data.ljust(max(limit, 0), b"\0"))
@@ -263,7 +302,7 @@ class TopicReader:
             start, stop = max(at, position), min(at + len(patch), position + len(patched))
             if start < stop:
                 patched[start - position : stop - position] = patch[start - at : stop - at]
-        return bytes(patched)
+        return bytes(patched), 0
 
     def offset_at(self, time_ns: int) -> int:
         """The offset of the first event that was appended at this time or later; the end when there is

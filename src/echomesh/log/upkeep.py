@@ -107,11 +107,14 @@ class Upkeep:
         found = listed(self.log.storage, topic.directory)
         checked = self.checked.setdefault(topic.number, set())
         checked &= {base for base in found.firsts if index_name(base) in found.names}
-        for base in found.firsts:
-            if topic.earliest <= base < active and base not in checked:
-                self._mend(topic, base, found)
-                checked.add(base)
-                yield
+        unchecked = [base for base in found.firsts if topic.earliest <= base < active and base not in checked]
+        if unchecked:
+            with self.log.keeper.turn:
+                topic.flush_index()  # entries that were only not written yet are not missing
+        for base in unchecked:
+            self._mend(topic, base, found)
+            checked.add(base)
+            yield
         if self._resumed(topic) and active in found.firsts:
             self.opened.add(topic.number)
             self._mend(topic, active, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from echomesh.errors import MeshError, MeshTimeout, SessionEnded, WrongEventLoop
 from echomesh.events import Event
@@ -32,6 +32,7 @@ from echomesh.mesh.client_replies import Replies, answering, asking
 from echomesh.mesh.client_stage import StageWriter
 from echomesh.mesh.client_subscription import OnLost, Start, Subscription
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.native.mesh_client import Publisher
 
 COMMIT_S: Final = 600.0
 
@@ -94,7 +95,7 @@ def session(
     return Session(options)
 
 
-class Session:
+class Session(Publisher):
     """Publishes, subscribes, asks and answers, over connections that are made when they are first needed."""
 
     def __init__(self, options: ClientOptions) -> None:
@@ -135,15 +136,16 @@ class Session:
                 self._asking.core.withdraw(lambda token: bool(token.cancelled()))
             raise MeshTimeout(f"no answer within {timeout:g} s; the event may still be stored") from None
 
-    def publish_soon(self, topic: str, event: Event | bytes, *, server: str | None = None) -> asyncio.Future[int]:
-        """Publishes without waiting: a future of the offset, so that many are in flight.
+    if TYPE_CHECKING:  # the compiled one, which knows no types of events
 
-        When the window is full it raises `SessionBusy`: await `room()`, or earlier ones.
-        """
+        def publish_soon(self, topic: str, event: Event | bytes, *, server: str | None = None) -> asyncio.Future[int]:
+            """Publishes without waiting: a future of the offset, so that many are in flight."""
+
+    def _publish(self, topic: str, event: Event | bytes, server: str | None) -> asyncio.Future[int]:
+        """The whole way of `publish_soon`, for what has no shorter one."""
         encoded = event.encode() if isinstance(event, Event) else event
         target = None if server is None else parse_address(server)
-        future = None if self._asking is None else self._asking.soon.publish(topic, encoded, target)
-        return self._link().publish(topic, encoded, target) if future is None else future
+        return self._link().publish(topic, encoded, target)
 
     def publish_as(self, token: Any, topic: str, event: bytes, server: Server | None = None) -> None:
         """Publishes with a future of the caller's own make: whatever has `done`, `set_result` and `set_exception`."""
@@ -335,6 +337,7 @@ class Session:
         self._check()
         if self._asking is None or self._asking.error is not None:
             self._asking = Link(self.options, Purpose.PUBLISH)
+            self.soon = self._asking.soon
         return self._asking
 
     async def _request(self, command: Command, body: Any, *, again: bool = True, timeout: float | None = None) -> Any:

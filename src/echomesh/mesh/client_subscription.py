@@ -128,8 +128,11 @@ class Subscription:
         if not self._ready and self._error is None:
             self._link.check_loop()
             self._wakeup.clear()
-            async with asyncio.timeout(timeout):
+            if timeout is None:
                 await self._wakeup.wait()
+            else:
+                async with asyncio.timeout(timeout):
+                    await self._wakeup.wait()
 
     def _tell(self, gap: Gap) -> None:
         lost = Lost(gap.delivery.topic, gap.offset, gap.end - 1)

@@ -146,7 +146,7 @@ class Connection(Pipe):
         self.deal(held, now)
         self.core.mark(self)  # it may be read on
 
-    def take_pieces(self) -> list[bytes]:
+    def take_pieces(self) -> list[bytes | memoryview]:
         """What is to be sent now; then there is room for other answers."""
         if self._held:
             self.core.go_on_soon(self)

@@ -214,7 +214,8 @@ class Delivery:
         self.unacknowledged += size
         self.core.counts.delivered += behind - first
         self.session.connection.write(frame)
-        return True
+        bounds = self.core.log.bounds(share.environment, share.topic)
+        return bool(share.returned) or bounds is None or behind < bounds[1]
 
     def acknowledge(self, topic: str, offset: int, first: int | None) -> bool:
         """Whether the topic is one of this session's; everything before `offset` was dealt with."""

@@ -112,7 +112,10 @@ class Direct:
         if message.status:
             raise _error(message)
         if message.command == Command.FETCH_RESPONSE:
-            return _fetched(message.body)
+            try:
+                return _fetched(message.body)
+            except msgspec.MsgspecError as error:
+                raise BadMessage(f"the body of {Command.FETCH_RESPONSE.name}: {error}", seq) from None
         return protocol.body_of(message)
 
     def close(self) -> None:

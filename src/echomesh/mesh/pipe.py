@@ -45,7 +45,7 @@ class Pipe(ABC):
         """Of what waits for the disk and is not answered yet."""
         self.out_bytes = 0
         """Of output that was not taken yet."""
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
 
     @property
     def paused(self) -> bool:
@@ -133,8 +133,8 @@ class Pipe(ABC):
         """Sends a message."""
         self.write(framed(protocol.encode(command, seq, body, status=status, error=error, description=description)))
 
-    def write(self, frame: bytes) -> None:
-        """Sends a frame, with all others of this turn."""
+    def write(self, frame: bytes | memoryview) -> None:
+        """Sends a frame or a piece of one, with all others of this turn."""
         if self.closed:
             return
         if not self._out:
@@ -142,7 +142,7 @@ class Pipe(ABC):
         self._out.append(frame)
         self.out_bytes += len(frame)
 
-    def take_pieces(self) -> list[bytes]:
+    def take_pieces(self) -> list[bytes | memoryview]:
         """What is to be sent now: in one piece, unless it is so much that to copy it would cost more than it saves."""
         out, size = self._out, self.out_bytes
         self._out = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from echomesh.errors import BadTopic, HoleError, LogBehind, LogCorrupt, OffsetGone, OffsetsLost
-from echomesh.mesh import checks
+from echomesh.frames import LENGTH_BYTES
+from echomesh.mesh import checks, protocol
 from echomesh.mesh.bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics, TopicState
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import failed
@@ -92,5 +93,9 @@ def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> 
     except LogBehind as error:
         raise failed(str(error)) from None
     else:
-        answer = Fetched(log.log_id, body.offset, records.next_offset, bytes(records.raw()))
+        raw = records.raw()
+        head = protocol.fetched_head(message.seq, log.log_id, body.offset, records.next_offset, len(raw))
+        connection.write((len(head) + len(raw)).to_bytes(LENGTH_BYTES, "big") + head)
+        connection.write(raw)
+        return
     connection.answer(message.command, message.seq, answer)

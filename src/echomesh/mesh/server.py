@@ -84,11 +84,15 @@ class MeshServer:
         return [cast("tuple[str, int]", socket.getsockname()[:2]) for socket in server.sockets]
 
     def settled(self) -> None:
-        """Something is on disk: answers what waited for it."""
-        self.core.settled(self._loop.time())
+        """Something is on disk: answers what waited for it, a turn of the loop earlier than `flush_soon` would."""
+        self._flushing = True  # so nobody calls for it, and who has called already has it by this
+        try:
+            self.core.settled(self._loop.time())
+        finally:
+            self._flushing = False
         self._progress.set()
         if not self._closed:
-            self._send_all()  # a turn of the loop earlier than `flush_soon` would
+            self._send()
 
     def reconsider(self, clients: frozenset[str]) -> None:
         """The entries of these clients in the access file changed."""
@@ -118,12 +122,15 @@ class MeshServer:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False
-        if not self._closed:
+        if self._flushing and not self._closed:
+            self._flushing = False
             self._send_all()
 
     def _send_all(self) -> None:
         self.core.pump()
+        self._send()
+
+    def _send(self) -> None:
         self.core.state.flush()
         while self.core.dirty:
             dirty, self.core.dirty = self.core.dirty, []

@@ -103,6 +103,12 @@ cdef class Answer:
             raise self._make_cancelled_error()
         raise InvalidStateError("Exception is not set.")
 
+    def set_exception(self, error) -> None:
+        """Whoever waits for it learns this error."""
+        if self.state != PENDING:
+            raise InvalidStateError(f"{self!r} has an end already")
+        self.fail(error)
+
     def get_loop(self):
         """The event loop that it belongs to."""
         return self.loop

@@ -22,7 +22,7 @@ cdef class Appends(Answers):
     cdef int64_t now(self) except? -1
     cdef Topic find(self, environment, topic)
     cdef bint foresee(self, topic, const char *event, int64_t size, environment, uint64_t *hash) except -1
-    cdef Answer append_at(self, topic, const char *event, int64_t size, environment, const uint64_t *foreseen)
+    cdef Answer append_at(self, topic, const char *event, int64_t size, environment, const uint64_t *foreseen, int64_t now)
     cdef Answer placed(self, Answer answer, Topic found, event, origin, int64_t offset)
     cdef bint entered(self, Answer answer, Topic topic) except -1
     cdef Py_ssize_t enter(self, Answer answer, Topic topic, list events, Pieces pieces, object origins, Py_ssize_t i) except -1

@@ -73,7 +73,8 @@ cdef class Appends(Answers):
         cdef Answer answer
         cdef int64_t offset
         if PyBytes_CheckExact(event) and origin is None:
-            return self.append_at(topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), environment, NULL)
+            return self.append_at(
+                topic, PyBytes_AS_STRING(event), PyBytes_GET_SIZE(event), environment, NULL, self.now())
         found = self.find(environment, topic)
         event = encoded(event)
         answer = Answer.__new__(Answer)
@@ -94,8 +95,8 @@ cdef class Appends(Answers):
         return known != NULL and (<Topic>known).window is not None and self.commits.identify(
             <Topic>known, event, size, hash)
 
-    cdef Answer append_at(self, topic, const char *event, int64_t size, environment, const uint64_t *foreseen):
-        # The same, from where the event stands.
+    cdef Answer append_at(self, topic, const char *event, int64_t size, environment, const uint64_t *foreseen, int64_t now):
+        # The same, from where the event stands; `now` is one time for all that came together.
         cdef PyObject *known = NULL
         cdef Topic found
         cdef Answer answer
@@ -106,11 +107,10 @@ cdef class Appends(Answers):
         answer = Answer.__new__(Answer)
         answer.loop = self.loop
         if not found.journaled:
-            answer.offset = self.core.add_loose(found, [event[:size]], self.now(), None)[0]
+            answer.offset = self.core.add_loose(found, [event[:size]], now, None)[0]
             answer.state = DONE
             return answer
-        offset = NO_ROOM if self.line_bytes else self.commits.put(
-            found, event, size, NULL, self.now(), foreseen)
+        offset = NO_ROOM if self.line_bytes else self.commits.put(found, event, size, NULL, now, foreseen)
         return self.placed(answer, found, event[:size] if offset == NO_ROOM else None, None, offset)
 
     cdef Answer placed(self, Answer answer, Topic found, event, origin, int64_t offset):
@@ -282,14 +282,14 @@ cdef class Appends(Answers):
             # commit.
             self.loop.call_soon(self._turned, self.count, began)
         else:
-            self.commits.kick(True, True, self.count, began)
+            self.commits.kick(self.waiting > 0, True, self.count, began)
         if self.room is not None and not self.line_bytes:
             self.room = told(self.room)
         if self.idle is not None and not self.line_bytes and not self.waiting:
             self.idle = told(self.idle)
 
     def _turned(self, int64_t count, int64_t began) -> None:
-        self.commits.kick(True, True, count, began)
+        self.commits.kick(self.waiting > 0, True, count, began)
 
     def _kick(self) -> None:
         self.kicking = False

@@ -184,15 +184,16 @@ cdef class Commits(Pushes):
 
     cdef void kick(self, bint work, bint turned, int64_t count, int64_t began) noexcept nogil:
         # With `work` there is something to commit; with `turned` the `count` that were answered since `began` have added
-        # what they wanted.
+        # what they wanted. Without the one, and if the thread does not wait for the other, it sleeps on.
         cdef bint wakes
         pthread_mutex_lock(&self.lock)
+        wakes = work or self.turning
         self.kicked = self.kicked or work
         if turned:
             self.turning = self.in_turn = False
             if count > 0:
                 self.turn_ns += ((em_now_ns() - began) // count - self.turn_ns) // 8
-        wakes = not self.turning
+        wakes = wakes and not self.turning
         pthread_mutex_unlock(&self.lock)
         # Without the lock: who wakes up takes it at once, and would sleep again.
         if wakes:

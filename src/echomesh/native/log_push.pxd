@@ -11,6 +11,7 @@ cdef class Pushes(Ahead):
 
     cdef int step(self) noexcept nogil
     cdef int push(self) noexcept nogil
+    cdef int write_meanwhile(self, frame_t *f) noexcept nogil
     cdef int sync_apart(self, frame_t *f) noexcept nogil
     cdef void settle(self, frame_t *f) noexcept nogil
     cdef void new_frame(self) noexcept nogil

@@ -11,10 +11,15 @@ from echomesh.native.log_frame cimport FRAME_HEADER, frame_new, frame_t, write_t
 from echomesh.native.log_topic cimport end_t, move_end
 from echomesh.native.log_water cimport ring_all, ring_slot, show
 
+cdef extern from "<fcntl.h>" nogil:
+    int sync_file_range(int fd, int64_t position, int64_t size, unsigned int flags)
+    unsigned int SYNC_FILE_RANGE_WRITE
+
 cdef enum:
     MANY = 8                    # writes of a frame, from which on its segments are written through maps
     COPIED = 64                 # and from which on some of them before the commit, when they are
     SMALL = 2048                # no larger than this on the average
+    LARGE = 64 << 10            # a frame that the disk begins with while its segments are written
 
 
 cdef class Pushes(Ahead):
@@ -31,19 +36,35 @@ cdef class Pushes(Ahead):
                     return failed
         return 0
 
+    cdef int write_meanwhile(self, frame_t *f) noexcept nogil:
+        # The disk begins with the journal, and the sync has less to wait for. Nobody relies on it: who only begins takes no
+        # error away, so what goes wrong the sync says.
+        cdef int failed
+        if self.direct:
+            sync_file_range(self.fd, self.frame_at, self.position - self.frame_at, SYNC_FILE_RANGE_WRITE)
+        failed = self.write_segments(f)
+        if failed:
+            # The next frame takes this one's place, should it be given up.
+            self.position = self.frame_at
+        return failed
+
     cdef int push(self) noexcept nogil:
         cdef frame_t *f = self.busy
-        cdef int failed
+        cdef int failed = 0
         cdef bint mapped = self.direct and f.write_count >= MANY
+        cdef bint first = not mapped and f.size >= LARGE and not f.apart_bytes   # the journal, and the segments meanwhile
         cdef int64_t took, began = em_now_ns()
         f.number = self.last_number + 1
-        failed = self.write_segments(f, mapped)
+        if not first:
+            failed = self.write_segments(f, mapped)
         if not failed and f.apart_bytes:
             failed = self.sync_apart(f)
         if not failed and f.size > FRAME_HEADER:
             failed = self.write_journal(f)
             if not failed and mapped:
                 failed = self.copy_rest(f)
+            elif not failed and first:
+                failed = self.write_meanwhile(f)
             if not failed:
                 failed = self.sync(self.fd)
         if not failed:

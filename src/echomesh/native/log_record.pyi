@@ -31,7 +31,13 @@ class Records:
     def raw(self) -> memoryview: ...
 
 def scan(
-    buffer: Buffer, start: int, first: int, until: int = -1, max_records: int = ..., skip_before: int = -1
+    buffer: Buffer,
+    start: int,
+    first: int,
+    until: int = -1,
+    max_records: int = ...,
+    skip_before: int = -1,
+    summed: int = 0,
 ) -> Records: ...
 def encode(offset: int, time_ns: int, origin: Buffer | None, event: Buffer) -> bytes: ...
 def find_record(buffer: Buffer, start: int, above: int) -> tuple[int, int]: ...

@@ -54,6 +54,18 @@ cdef void renumber(char *at, int64_t offset, int64_t time_ns) noexcept nogil:
 cdef int check_record(const char *at, int64_t left, int64_t offset) noexcept nogil:
     # Whether a whole and true record stands here; a negative offset means any.
     cdef uint32_t length, crc
+    cdef int state = check_form(at, left, offset)
+    if state == RECORD_GOOD:
+        memcpy(&length, at, 4)
+        memcpy(&crc, at + 4, 4)
+        if sum_of(at, length) != crc:
+            state = RECORD_BAD
+    return state
+
+
+cdef inline int check_form(const char *at, int64_t left, int64_t offset) noexcept nogil:
+    # The same but for its sum.
+    cdef uint32_t length, crc
     cdef int64_t found, i
     cdef uint16_t flags, zero
     if left < HEADER:
@@ -74,7 +86,7 @@ cdef int check_record(const char *at, int64_t left, int64_t offset) noexcept nog
     for i in range(length, padded(length)):
         if at[i]:
             return RECORD_BAD
-    return RECORD_GOOD if sum_of(at, length) == crc else RECORD_BAD
+    return RECORD_GOOD
 
 
 cdef class Records:
@@ -173,10 +185,12 @@ cdef class Records:
         return self.owner[start:self.next_position]
 
 
-def scan(buffer, int64_t start, int64_t first, int64_t until=-1, int64_t max_records=1 << 40, int64_t skip_before=-1):
+def scan(buffer, int64_t start, int64_t first, int64_t until=-1, int64_t max_records=1 << 40, int64_t skip_before=-1,
+         int64_t summed=0):
     """The records from position `start` on, of which the first must have the offset `first`, below offset `until`.
 
-    Those below the offset `skip_before` are checked, and left out.
+    Those below the offset `skip_before` are checked, and left out. Before the position `summed` the sums are new, and are
+    not looked at.
     """
     cdef Records found = Records.__new__(Records)
     cdef Py_buffer view
@@ -197,7 +211,10 @@ def scan(buffer, int64_t start, int64_t first, int64_t until=-1, int64_t max_rec
             raise ValueError(f"position {start}")
         with nogil:
             while (until < 0 or offset < until) and found.count < max_records:
-                state = check_record(found.base + position, size - position, offset)
+                if position < summed:
+                    state = check_form(found.base + position, size - position, offset)
+                else:
+                    state = check_record(found.base + position, size - position, offset)
                 if state != RECORD_GOOD:
                     break
                 if offset >= skip_before:

@@ -70,12 +70,13 @@ def check_rows(const uint8_t[::1] rows, int64_t first, int64_t topics, judge) ->
     return row - first
 
 
-def as_records(const uint8_t[::1] rows, int64_t shift, int64_t time_ns, bint search) -> bytes:
+def as_records(const uint8_t[::1] rows, int64_t shift, int64_t time_ns, bint search) -> tuple:
     """Rows of a stage with one topic as records of a segment: `shift` is added to their numbers, and all have this time.
 
-    What is no row stays as it is, and with it all that follows; with `search` rows behind it are found again.
+    What is no row stays as it is, and with it all that follows; with `search` rows behind it are found again. Gives the
+    records, and how far they are good.
     """
-    cdef int64_t size = rows.shape[0], at = 0, number, topic
+    cdef int64_t size = rows.shape[0], at = 0, good = -1, number, topic
     cdef bytes made = PyBytes_FromStringAndSize(<const char *>&rows[0] if size else NULL, size)
     cdef char *base = made
     with nogil:
@@ -86,10 +87,11 @@ def as_records(const uint8_t[::1] rows, int64_t shift, int64_t time_ns, bint sea
                 renumber(base + at, number + shift, time_ns)
                 at += padded(length_at(base + at))
             elif search:
+                good = at if good < 0 else good
                 at += 8
             else:
                 break
-    return made
+    return made, at if good < 0 else good
 
 
 def mark_rows(Records records not None, int64_t position, int64_t mark, int64_t step, list marks not None) -> int:

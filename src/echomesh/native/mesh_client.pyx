@@ -5,16 +5,18 @@ the same there.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 from echomesh.errors import FrameTooLarge, SessionBusy
 from echomesh.native.big_endian cimport big_endian, put_big_endian
+from echomesh.native.log_answers cimport DONE, PENDING, Answer
 
 SEQ_DIGITS = 12
 
@@ -292,13 +294,13 @@ cdef class Soon:
 
     cdef public bint planned, over
     cdef Flight flight
-    cdef object is_running, create_future, send, plan
+    cdef object loop, is_running, send, plan
     cdef unsigned long thread
 
     def __init__(self, Flight flight not None, loop, send, plan):
         self.flight = flight
+        self.loop = loop
         self.is_running = loop.is_running
-        self.create_future = loop.create_future
         self.send = send
         self.plan = plan
         self.thread = PyThread_get_thread_ident()
@@ -308,11 +310,16 @@ cdef class Soon:
 
         To compare threads takes far less than to ask asyncio which loop runs here, which asks the kernel.
         """
+        return self.answer(topic, event, server)
+
+    cdef Answer answer(self, str topic, bytes event, server):
+        cdef Answer answer
         if self.over or PyThread_get_thread_ident() != self.thread or not self.is_running():
             return None
-        future = self.create_future()
-        self.enter(future, topic, event, server)
-        return future
+        answer = Answer.__new__(Answer)
+        answer.loop = self.loop
+        self.enter(answer, topic, event, server)
+        return answer
 
     def publish_as(self, token, str topic not None, bytes event not None, server=None) -> None:
         """The same with a future of the caller's own make; the caller knows that this is its event loop."""
@@ -326,8 +333,36 @@ cdef class Soon:
         return 0
 
 
+cdef class Publisher:
+    """What a session publishes by: `soon` of its link, once it has one."""
+
+    cdef public Soon soon
+
+    def publish_soon(self, topic, event, *, server=None):
+        """Publishes without waiting: a future of the offset, so that many are in flight.
+
+        When the window is full it raises `SessionBusy`: await `room()`, or earlier ones.
+        """
+        cdef Answer answer
+        if server is None and self.soon is not None and PyBytes_CheckExact(event) and PyUnicode_CheckExact(topic):
+            answer = self.soon.answer(topic, event, None)
+            if answer is not None:
+                return answer
+        return self._publish(topic, event, server)
+
+
 def tell(list tokens not None, list offsets not None) -> None:
     """Gives futures their results, all that are not done yet."""
-    for token, offset in zip(tokens, offsets, strict=True):
-        if not token.done():
-            token.set_result(offset)
+    cdef Answer answer
+    cdef Py_ssize_t i
+    if len(tokens) != len(offsets):
+        raise ValueError(f"{len(offsets)} offsets for {len(tokens)} futures")
+    for i in range(len(tokens)):
+        token = tokens[i]
+        if type(token) is Answer:
+            answer = <Answer>token
+            if answer.state == PENDING:
+                answer.offset = offsets[i]
+                answer.settle(DONE)
+        elif not token.done():
+            token.set_result(offsets[i])

@@ -6,9 +6,9 @@ is left to Python, which knows all the rules; what passes here would pass there 
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Contains, PyDict_GetItem
+from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
@@ -166,18 +166,18 @@ cdef class Lane:
         return (self.read(p, end, r) and utf8_ok(r.topic.body, r.topic.size, False)
                 and utf8_ok(r.seq.body, r.seq.size, False))
 
-    cdef bint enter(self, request_t *r, double now) except -1:
+    cdef bint enter(self, request_t *r, double now, int64_t time_ns) except -1:
         topic = self.find_topic(&r.topic)
         if topic is None:
             return False
         seq = PyUnicode_DecodeUTF8(<char *>r.seq.body, r.seq.size, NULL)
-        if PyDict_Contains(self.in_flight, seq):
+        if seq in self.in_flight:
             return False
         if self.rate is not None and self.rate.take(now) > 0:
             return False
         if self.log is not None:
             answer = self.log.append_at(
-                topic, <const char *>r.event, r.event_size, self.environment, r.hash if r.named else NULL)
+                topic, <const char *>r.event, r.event_size, self.environment, r.hash if r.named else NULL, time_ns)
         else:
             event = PyBytes_FromStringAndSize(<const char *>r.event, r.event_size)
             answer = self.append(topic, event, environment=self.environment)
@@ -190,7 +190,10 @@ cdef class Lane:
         """Appends the event of this request; False for anything that Python has to look at."""
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(payload)
         cdef request_t r
-        return self.read_whole(p, p + PyBytes_GET_SIZE(payload), &r) and self.enter(&r, now)
+        return self.read_whole(p, p + PyBytes_GET_SIZE(payload), &r) and self.enter(&r, now, self.time_ns())
+
+    cdef int64_t time_ns(self) except? -1:
+        return self.log.now() if self.log is not None else 0
 
     cdef int read_ahead(self, const uint8_t *p, Py_ssize_t at, Py_ssize_t end, Py_ssize_t until,
                         request_t *requests) except -1:
@@ -219,14 +222,16 @@ cdef class Lane:
         cdef Py_ssize_t end = data.shape[0], until
         cdef request_t requests[AHEAD]
         cdef int count, i
+        cdef int64_t time_ns
         if not 0 <= at <= end:
             raise IndexError(at)
         until = at + min(most, end - at)
+        time_ns = self.time_ns()
         while True:
             count = self.read_ahead(p, at, end, until, requests)
             for i in range(count):
                 try:
-                    if not self.enter(&requests[i], now):
+                    if not self.enter(&requests[i], now, time_ns):
                         return at
                 except LogError:
                     return at   # the long way says what is wrong
@@ -246,8 +251,9 @@ cdef class Lane:
 
     cdef int reply(self, str seq, int64_t offset) except -1:
         # The frame of an answer, behind those that are there.
-        cdef bytes text = seq.encode()
-        cdef int64_t size = PyBytes_GET_SIZE(text), start = self.used, length
+        cdef Py_ssize_t size
+        cdef const char *text = PyUnicode_AsUTF8AndSize(seq, &size)
+        cdef int64_t start = self.used, length
         cdef uint8_t *p
         self.grow(4 + PyBytes_GET_SIZE(ANSWER) + 2 + size + PyBytes_GET_SIZE(OFFSET) + 9)
         p = self.out + start + 4
@@ -260,7 +266,7 @@ cdef class Lane:
             p[0] = 0xD9
             p[1] = <uint8_t>size
             p += 2
-        memcpy(p, PyBytes_AS_STRING(text), size)
+        memcpy(p, text, size)
         p += size
         memcpy(p, PyBytes_AS_STRING(OFFSET), PyBytes_GET_SIZE(OFFSET))
         p += PyBytes_GET_SIZE(OFFSET)
