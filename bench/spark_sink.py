@@ -30,7 +30,9 @@ PARQUET: Final = "Spark's Parquet sink"
 PATH: Final = "echomesh, into a directory"
 SERVER: Final = "echomesh, over a server"
 LOCAL: Final = "echomesh, where the log lies"
+LOCAL_PYTHON: Final = "echomesh, where the log lies, by Python"
 TCP: Final = "echomesh, over TCP"
+TCP_PYTHON: Final = "echomesh, over TCP, by Python"
 RATE: Final = 1000
 # About 300 bytes a row, and as random as payloads are.
 ROW: Final = (
@@ -47,6 +49,7 @@ class Plan:
 
     def __init__(self, quick: bool) -> None:
         self.repetitions = 3 if quick else 7
+        self.warm = 1 if quick else 5
         self.rows = 300_000 if quick else 2_000_000
         self.seconds = 10.0 if quick else 60.0
         self.patience = Patience(10.0 if quick else 60.0)
@@ -54,7 +57,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """Sentences that the progress bar will get."""
-        return self.repetitions * 5 + 1
+        return self.repetitions * 7 + 1
 
 
 class Server:
@@ -148,14 +151,21 @@ def _reads(plan: Plan, spark: SparkSession, server: Server, say: Say) -> list[Ro
 
         return _rate(plan.rows, all_of_it)
 
-    read(path=str(server.data))
-    figures = bouts(
-        {LOCAL: lambda: read(path=str(server.data)), TCP: lambda: read(**server.options)},
-        plan.repetitions,
-        plan.patience,
-        say,
-    )
-    return [figures.row("fetch over TCP against local", TCP, LOCAL, unit="rows/s", target=0.6)]
+    cases: dict[str, Callable[[], float]] = {
+        LOCAL: lambda: read(path=str(server.data)),
+        LOCAL_PYTHON: lambda: read(path=str(server.data), reader="python"),
+        TCP: lambda: read(**server.options),
+        TCP_PYTHON: lambda: read(**server.options, reader="python"),
+    }
+    for _ in range(plan.warm):  # the JVM compiles what it has seen often
+        for once in cases.values():
+            once()
+    figures = bouts(cases, plan.repetitions, plan.patience, say)
+    case = "fetch over TCP against local"
+    return [
+        figures.row(case, TCP, LOCAL, unit="rows/s", target=0.6),
+        figures.row(f"{case}, both by Python", TCP_PYTHON, LOCAL_PYTHON, unit="rows/s"),
+    ]
 
 
 def _latency(plan: Plan, spark: SparkSession, server: Server, place: Path, say: Say) -> Row:

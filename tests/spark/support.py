@@ -51,6 +51,11 @@ def read(spark: SparkSession, directory: Path, subscribe: str = "**", **options:
     return spark.read.format("echomesh").options(subscribe=subscribe, path=str(directory), **_texts(options)).load()
 
 
+def inside(frame: DataFrame) -> bool:
+    """Whether the plan takes columns from the source, which Python never gives."""
+    return "ColumnarToRow" in str(frame._jdf.queryExecution().executedPlan())
+
+
 def stream(spark: SparkSession, directory: Path, subscribe: str = "**", **options: object) -> DataFrame:
     """A streaming read from the earliest on, unless told otherwise."""
     given = {"startingOffsets": "earliest"} if not any(key.startswith("starting") for key in options) else {}

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from echomesh.errors import UsageError
-from echomesh.spark import submit
+from echomesh.spark import jar, submit
 from tests.spark.cluster import BARE, Cluster
 from tests.spark.node import PASSWORD, NodeProcess, numbers_of
 from tests.support.counts import full_only
@@ -115,5 +115,5 @@ def test_an_archive_can_be_made_of_wheels_for_another_python(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"tar\.gz"):
         submit.archive(tmp_path / "deps.zip")
     assert submit.arguments(made) == [
-        "--archives", f"{made}#deps", "--conf", "spark.executorEnv.PYTHONPATH=./deps",
+        "--archives", f"{made}#deps", "--conf", "spark.executorEnv.PYTHONPATH=./deps", "--jars", jar(),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from tests.support.counts import FULL
 from tests.support.repository import ROOT
 
 OLDEST = "4.2"
-FILES = ("source", "stream", "loss", "overtaken", "batch", "sink", "tls", "connect")
+FILES = ("source", "stream", "loss", "overtaken", "batch", "jvm", "jvm_fetch", "jars", "sink", "tls", "connect")
 
 
 @pytest.mark.spark

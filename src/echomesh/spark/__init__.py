@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echomesh.spark.batch import read_topic, stream_topic
+    from echomesh.spark.jars import jar
     from echomesh.spark.launch import session
     from echomesh.spark.pipelines.define import Pipeline, pipeline
     from echomesh.spark.pipelines.outputs import batches, dead_letters, table, topic
@@ -23,6 +24,7 @@ _WHERE = {
     "Pipeline": "pipelines.define",
     "batches": "pipelines.outputs",
     "dead_letters": "pipelines.outputs",
+    "jar": "jars",
     "lost_events": "progress",
     "parse_json": "pipelines.parse",
     "pipeline": "pipelines.define",
@@ -38,6 +40,7 @@ __all__ = [
     "Pipeline",
     "batches",
     "dead_letters",
+    "jar",
     "lost_events",
     "parse_json",
     "pipeline",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from echomesh.errors import UsageError
+from echomesh.spark.cache import kept
 
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -81,24 +80,11 @@ def _bundled() -> Path | None:
 def _shim(home: Path) -> Path:
     """A directory that serves as JAVA_HOME in front of this one."""
     text = _SHIM.format(java=str(home / "bin" / "java").replace("'", "'\\''"))
-    name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "echomesh")
-    try:
-        return _written(cache / name, text)
-    except OSError:
-        # No home to keep it in: it goes with this process.
-        place = tempfile.mkdtemp(prefix="echomesh-")
-        atexit.register(shutil.rmtree, place, ignore_errors=True)
-        return _written(Path(place, name), text)
 
+    def write(shim: Path) -> None:
+        (shim / "bin").mkdir(parents=True)
+        java = shim / "bin" / "java"
+        java.write_text(text)
+        java.chmod(0o755)
 
-def _written(shim: Path, text: str) -> Path:
-    java = shim / "bin" / "java"
-    if not java.exists() or java.read_text() != text:
-        java.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, fresh = tempfile.mkstemp(dir=java.parent)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(fresh).chmod(0o755)
-        Path(fresh).replace(java)
-    return shim
+    return kept(f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}", write)

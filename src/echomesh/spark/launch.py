@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from echomesh.errors import UsageError
+from echomesh.spark import jars
 from echomesh.spark.java import find_java
 
 try:
@@ -53,8 +54,9 @@ def session(
         cores = str(_cores(master))
         memory = f"{_memory_mb()}m"
         settings |= {**_LOCAL, "spark.sql.shuffle.partitions": cores, "spark.driver.memory": memory}
+    settings |= jars.added(config or {})
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (settings | dict(config or {})).items():
+    for key, value in settings.items():
         builder = builder.config(key, str(value))
     return builder.getOrCreate()
 

@@ -38,6 +38,7 @@ NAMES: Final = (
     "maxBytesPerTrigger",
     "minPartitions",
     "failOnDataLoss",
+    "reader",
 )
 _SPELLED: Final = {name.lower(): name for name in NAMES}
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
@@ -72,6 +73,7 @@ class SourceOptions:
     max_bytes: int
     min_partitions: int | None
     fail_on_data_loss: bool
+    in_jvm: bool = True  # whether tasks may read inside the JVM
 
 
 def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
@@ -99,6 +101,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
         get("maxBytesPerTrigger", _size) or MAX_BYTES,
         get("minPartitions", _positive),
         get("failOnDataLoss", _truth) is not False,
+        get("reader", _reader) != "python",
     )
 
 
@@ -203,6 +206,12 @@ def _size(text: str) -> int:
     if found is None or int(found[1]) < 1:
         raise ValueError("give bytes, as in 1048576, 64m or 1g")
     return int(found[1]) << _POWERS[found[2].lower()]
+
+
+def _reader(text: str) -> str:
+    if text.lower() not in ("auto", "python"):
+        raise ValueError("give auto or python")
+    return text.lower()
 
 
 def _truth(text: str) -> bool:

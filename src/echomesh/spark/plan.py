@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -27,13 +28,23 @@ class Part(InputPartition):
     ranges: list[Range]
     columns: dict[str, bool]  # and whether they are nullable
     fail_on_data_loss: bool
+    places: bytes = b""  # of all ranges, for the reader inside the JVM
 
     def __getstate__(self) -> dict[str, object]:
-        # Three long columns: Spark's pickler asks Python about each range, of which there may be thousands.
-        return {**self.__dict__, "ranges": list(zip(*self.ranges, strict=True))}
+        # Three long columns: Spark's pickler asks Python about each range, of which there may be thousands. Split.java
+        # reads this too, and has no use for them.
+        columns = pickle.dumps(list(zip(*self.ranges, strict=True)), pickle.HIGHEST_PROTOCOL)
+        return {**self.__dict__, "ranges": columns, "server": self.way.for_jvm() if self.places else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, ranges=list(map(Range, *state["ranges"])))
+        del state["server"]
+        self.__dict__.update(state, ranges=list(map(Range, *pickle.loads(state["ranges"]))), places=b"")
+
+
+def narrowed(pickled: bytes, number: int, start: int, until: int) -> Part:
+    """A partition with these offsets of one of its ranges alone: what its task leaves to Python, by Split.java."""
+    part: Part = pickle.loads(pickled)
+    return replace(part, ranges=[Range(part.ranges[number].topic, start, until)])
 
 
 def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns: dict[str, bool]) -> list[Part]:
@@ -43,10 +54,19 @@ def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns
         return []
     sizes = reach.sizes(ranges)
     way = reach.way()
-    return [
-        Part(way, packed, columns, options.fail_on_data_loss)
-        for packed in pack(ranges, sizes, _tasks(sum(sizes), options.min_partitions))
-    ]
+    packs = pack(ranges, sizes, _tasks(sum(sizes), options.min_partitions))
+    found = [Part(way, packed, columns, options.fail_on_data_loss) for packed in packs]
+    if options.in_jvm:
+        _place(reach, found)
+    return found
+
+
+def _place(reach: Reach, parts: list[Part]) -> None:
+    """Says where the events stand, unless most of them can be read by Python alone."""
+    found = [reach.places(part.ranges) for part in parts]
+    if sum(places.known for places in found) > sum(places.unknown for places in found):
+        for part, places in zip(parts, found, strict=True):
+            part.places = places.packed()
 
 
 def _tasks(size: int, least: int | None) -> int:

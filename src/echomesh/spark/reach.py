@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from echomesh.log.arrow import Builder
+    from echomesh.spark.places import Places
 
 
 class Range(NamedTuple):
@@ -33,6 +34,9 @@ class Way(Protocol):
         `UnknownTopic` and `LogBehind` say that the log was made anew.
         """
 
+    def for_jvm(self) -> tuple[object, ...] | None:
+        """What Server.java knows of a server that is asked inside the JVM; None where files are read."""
+
 
 class Reach(Protocol):
     """What the driver asks, of the topics of one environment. Made by the options of a query."""
@@ -53,6 +57,9 @@ class Reach(Protocol):
 
     def way(self) -> Way:
         """What tasks carry; asked for anew for each batch."""
+
+    def places(self, ranges: Sequence[Range]) -> Places:
+        """Where the events of a task's ranges stand, in order."""
 
     def close(self) -> None:
         """Lets go of files and connections."""

@@ -20,10 +20,12 @@ from echomesh.errors import (
 )
 from echomesh.log import arrow
 from echomesh.mesh.bodies import AskOffsets, AskTicket, AskTopics, Fetch, Offsets, Ticket, Topics
+from echomesh.mesh.client_options import parse_address
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.direct import Direct, FetchedView
 from echomesh.native.log_record import scan
 from echomesh.spark.options import SourceOptions
+from echomesh.spark.places import Places, spot_at_server
 from echomesh.spark.reach import Range
 from echomesh.spark.secret import Secret, read_password
 from echomesh.spark.trust import Trust, context, read_trust
@@ -133,6 +135,13 @@ class ServerReach:
         ticket = ticket_for(self._session, "read", chosen.subscribe)
         return ServerWay(*carried(chosen, ",".join(chosen.subscribe), ticket), self.log_id)
 
+    def places(self, ranges: Sequence[Range]) -> Places:
+        """At the server, unless the JVM does not know whom the machine trusts."""
+        known, found = read_trust(self._options.tls) is not True, Places()
+        for number, (topic, start, until) in enumerate(ranges):
+            found.add(number, start, until, spot_at_server(topic), known=known)
+        return found
+
     def close(self) -> None:
         """Lets go of the connection."""
         self._session.close()
@@ -179,6 +188,14 @@ class ServerWay(Pass):
     """The way of a task to a server."""
 
     log_id: str
+
+    def for_jvm(self) -> tuple[object, ...] | None:
+        """What Server.java knows of it."""
+        if self.trust is True:
+            return None
+        address, trusted = parse_address(self.server), self.trust or None
+        known = (address.urn, address.port, self.client_id, self.environment, self.scope)
+        return (*known, self.ticket.reveal(), bytes.fromhex(self.log_id), trusted)
 
     def scan(self, topic: str, start: int, until: int, builder: arrow.Builder) -> Iterator[pa.RecordBatch]:
         """The events of these offsets as record batches; see `Way`."""

@@ -34,11 +34,11 @@ class Secret:
     def __hash__(self) -> int:
         return hash(self._text)
 
-    def __getstate__(self) -> str:
-        return self._text
+    def __getstate__(self) -> dict[str, str]:  # which can be unpickled inside the JVM too
+        return {"text": self._text}
 
-    def __setstate__(self, text: str) -> None:
-        self._text = text
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self._text = state["text"]
 
 
 def read_password(path: str) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from echomesh.errors import UsageError
+from echomesh.spark.jars import SETTING, added
 
 NAME: Final = "deps"
 NEEDED: Final = ("msgspec", "typing_extensions")
@@ -73,7 +74,8 @@ def arguments(made: str | Path) -> list[str]:
     """The same for `spark-submit`."""
     found = config(made)
     path = f"spark.executorEnv.PYTHONPATH={found['spark.executorEnv.PYTHONPATH']}"
-    return ["--archives", found["spark.archives"], "--conf", path]
+    jars = str(added({}).get(SETTING, ""))
+    return ["--archives", found["spark.archives"], "--conf", path, *(["--jars", jars] if jars else [])]
 
 
 def _of_here(arrow: bool, packages: Sequence[str]) -> Iterator[File]:

@@ -1,0 +1,85 @@
+package echomesh;
+
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+
+import net.razorvine.pickle.Unpickler;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Product;
+
+/** What one task reads: the partition that Python made, and where in files its rows stand. */
+final class Split implements InputPartition {
+    private static final Logger LOG = LoggerFactory.getLogger("echomesh");
+
+    final InputPartition python;
+    final byte[] places; // see Place; there may be thousands, so they become objects where they are read
+    final Server server; // or null, where they are in files
+    final boolean failOnDataLoss;
+
+    private Split(InputPartition python, byte[] places, Server server, boolean failOnDataLoss) {
+        this.python = python;
+        this.places = places;
+        this.server = server;
+        this.failOnDataLoss = failOnDataLoss;
+    }
+
+    /** The partition for Python with these offsets of one of its ranges alone. */
+    InputPartition narrowed(int range, long start, long until) {
+        try {
+            Product given = (Product) python; // of a kind for batches or for streams
+            Object[] parts = new Object[given.productArity()];
+            for (int i = 0; i < parts.length; i++) {
+                Object part = given.productElement(i);
+                parts[i] = part instanceof byte[] ? call((byte[]) part, range, start, until) : part;
+            }
+            return (InputPartition) python.getClass().getConstructors()[0].newInstance(parts);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** A pickle that is a call of `narrowed` in plan.py with these arguments. */
+    private static byte[] call(byte[] pickled, int range, long start, long until) {
+        byte[] head = "\u0080\u0003cechomesh.spark.plan\nnarrowed\n(B".getBytes(StandardCharsets.ISO_8859_1);
+        byte[] tail = ("I" + range + "\nI" + start + "\nI" + until + "\ntR.").getBytes(StandardCharsets.ISO_8859_1);
+        ByteBuffer made = ByteBuffer.allocate(head.length + 4 + pickled.length + tail.length);
+        made.put(head).order(ByteOrder.LITTLE_ENDIAN).putInt(pickled.length).put(pickled).put(tail);
+        return made.array();
+    }
+
+    @Override public String[] preferredLocations() {
+        return python.preferredLocations();
+    }
+
+    /** With places if all of them have some, else as they are: Spark takes columns from all or from none. */
+    static InputPartition[] all(InputPartition[] given) {
+        if (ByteOrder.nativeOrder() != ByteOrder.LITTLE_ENDIAN) return given;
+        InputPartition[] found = new InputPartition[given.length];
+        for (int i = 0; i < given.length; i++) {
+            found[i] = of(given[i]);
+            if (found[i] == null) return given;
+        }
+        return found;
+    }
+
+    private static Split of(InputPartition python) {
+        try {
+            Method pickled = python.getClass().getMethod("pickedPartition", new Class[0]);
+            Object read = new Unpickler().loads((byte[]) pickled.invoke(python, new Object[0]));
+            Map state = read instanceof Map ? (Map) read : new HashMap();
+            byte[] places = (byte[]) state.get("places");
+            if (places == null || places.length == 0) return null;
+            boolean fail = ((Boolean) state.get("fail_on_data_loss")).booleanValue();
+            return new Split(python, places, Server.of((Object[]) state.get("server")), fail);
+        } catch (Exception error) {
+            LOG.warn("echomesh: tasks read by Python, since what it planned can't be read here", error);
+            return null;
+        }
+    }
+}
