@@ -239,3 +239,22 @@ def test_a_log_that_was_made_anew_is_read_inside_the_jvm_as_well(spark: SparkSes
             assert inside(frame)
             assert [one.id for one in frame.orderBy("offset").collect()] == [str(i) for i in range(30, 50)]
         shutil.rmtree(data)
+
+
+def test_segments_that_are_begun_while_a_stream_runs_are_found(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    with opened(data, segment_bytes=1 << 13) as log:
+        log.append_many("a", made(40))
+        frame = stream(spark, data).select("topic", "offset", "data")
+        writer = frame.writeStream.format("memory").queryName("rolled")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        for first in range(40, 400, 40):
+            query.processAllAvailable()
+            log.append_many("a", made(40, first))
+            log.append_many(f"new/{first}", made(3))
+        query.processAllAvailable()
+        query.stop()
+    assert len(list((data / "topics").rglob("*.seg"))) > 12
+    wanted = [*expected("a", range(400))]
+    for first in range(40, 400, 40):
+        wanted += expected(f"new/{first}", range(3))
+    assert sorted(tuple(row) for row in spark.table("rolled").collect()) == sorted(wanted)

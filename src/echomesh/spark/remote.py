@@ -20,7 +20,6 @@ from echomesh.errors import (
 )
 from echomesh.log import arrow
 from echomesh.mesh.bodies import AskOffsets, AskTicket, AskTopics, Fetch, Offsets, Ticket, Topics
-from echomesh.mesh.client_options import parse_address
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.direct import Direct, FetchedView
 from echomesh.native.log_record import scan
@@ -193,7 +192,7 @@ class ServerWay(Pass):
         """What Server.java knows of it."""
         if self.trust is True:
             return None
-        address, trusted = parse_address(self.server), self.trust or None
+        address, trusted = Direct(self.server, self.client_id).server, self.trust or None
         known = (address.urn, address.port, self.client_id, self.environment, self.scope)
         return (*known, self.ticket.reveal(), bytes.fromhex(self.log_id), trusted)
 
