@@ -77,16 +77,30 @@ async def _paced(ready: Ready, address: str, seconds: float, per_second: int, si
     async with echomesh.session(address, client_id="publisher") as session:
         await session.topics()
         ready()
-        begun, flying = time.perf_counter(), []
-        for number in range(round(seconds * per_second)):
-            if (pause := begun + number / per_second - time.perf_counter()) > 0:
-                await asyncio.to_thread(time.sleep, pause)  # timers of event loops know milliseconds only
+        flying = []
+        ticks: asyncio.Queue[int] = asyncio.Queue()
+        ticking = asyncio.create_task(
+            asyncio.to_thread(_tick, asyncio.get_running_loop(), ticks, round(seconds * per_second), per_second)
+        )
+        while (number := await ticks.get()) >= 0:
             event = make(number)
             sent.append(time.perf_counter_ns())
             flying.append(session.publish_soon(TOPIC, event))
-        await asyncio.gather(*flying)
+        await asyncio.gather(ticking, *flying)
         await session.publish(TOPIC, make(END))
     return sent
+
+
+def _tick(loop: asyncio.AbstractEventLoop, ticks: asyncio.Queue[int], count: int, per_second: int) -> None:
+    """Numbers at an even pace, from a thread: timers of event loops know milliseconds only, and what a publisher does
+    to wait for the next one should not be in the way of the one that it has just sent.
+    """
+    begun = time.perf_counter()
+    for number in range(count):
+        if (pause := begun + number / per_second - time.perf_counter()) > 0:
+            time.sleep(pause)
+        loop.call_soon_threadsafe(ticks.put_nowait, number)
+    loop.call_soon_threadsafe(ticks.put_nowait, -1)
 
 
 def stamped(ready: Ready, address: str, size: int) -> list[int]:

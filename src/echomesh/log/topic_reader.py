@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from echomesh.errors import HoleError, LogBehind, LogCorrupt, LogDamaged, OffsetGone
 from echomesh.log import adopted, index
 from echomesh.log.adopted import Adopted
+from echomesh.log.behind import next_chain
 from echomesh.log.layout import (
     HEADER_BYTES,
     bases,
@@ -19,7 +20,7 @@ from echomesh.log.layout import (
     segment_header,
     segment_name,
 )
-from echomesh.native.log_record import BAD, SHORT, Records, find_record, scan
+from echomesh.native.log_record import BAD, SHORT, Records, scan
 
 if TYPE_CHECKING:
     from echomesh.log.parquet_file import ParquetSegment
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 1 << 20
 LEAST_BYTES: Final = 1 << 10
 NEAR_BYTES: Final = 1 << 14
+MANY_PLACES: Final = 8
 HEAD_BYTES: Final = 8  # of a stage: length and sum of what says whose it is
 
 
@@ -62,6 +64,9 @@ class TopicReader:
         self.adopted: dict[int, Adopted] = {}  # those of them that are stages
         self.starts: dict[int, int] = {}  # of segments whose headers were checked, where their first record stands
         self.place = (-1, -1, -1)  # segment, offset and position behind the last read
+        self.others: dict[
+            int, tuple[int, int, int]
+        ] = {}  # those behind reads before it, by offset: there may be several
         self.typical = 1 << 16  # bytes that a record may take, by those that were read last
         self.writer: Topic | None = None  # where the writer is in this process, and knows how far it has come
 
@@ -135,7 +140,7 @@ class TopicReader:
             records = scan(data, 0, first, until, max_records, offset, summed)
             position, first = position + records.next_position, records.next_offset
             if len(records):
-                self.place = (base, first, position)
+                self._stopped(base, first, position)
                 self.typical = max(records.next_position // len(records), self.typical // 2)
                 return records
             more = len(data) == size
@@ -169,7 +174,7 @@ class TopicReader:
         # what is not to be had.
         if stopped not in (BAD, SHORT) and self.level != "disk":
             raise HoleError(self.name, max(first, offset), until - 1)
-        found, number = _next_chain(self._bytes(base, position, 1 << 40)[0], max(first, offset - 1), until)
+        found, number = next_chain(self._bytes(base, position, 1 << 40)[0], max(first, offset - 1), until)
         if found >= 0 and number == offset:
             return position + found
         last = number - 1 if found >= 0 else until - 1
@@ -245,9 +250,17 @@ class TopicReader:
         # A stage says itself where it ends: what follows is in a segment that is not known here yet.
         return base in self.adopted and offset >= self.adopted[base].end
 
+    def _stopped(self, base: int, first: int, position: int) -> None:
+        if self.place[1] >= 0:
+            self.others[self.place[1]] = self.place
+            if len(self.others) > MANY_PLACES:
+                del self.others[next(iter(self.others))]
+        self.others.pop(first, None)
+        self.place = (base, first, position)
+
     def _find(self, base: int, offset: int, start: int) -> tuple[int, int]:
         # Another reader may have had the few records since the last read: to pass over them costs less than a search.
-        known, first, position = self.place
+        known, first, position = self.others.get(offset, self.place)
         if known == base and first <= offset and (offset - first) * self.typical <= NEAR_BYTES:
             return position, first
         position, first = self.index_of(base).by_offset(offset)
@@ -370,26 +383,3 @@ class TopicReader:
                 return True
             if left <= 0:
                 return False
-
-
-def _next_chain(rest: bytes, above: int, until: int) -> tuple[int, int]:
-    """(position, offset) of the record over `above` where the log goes on behind damage; (-1, -1) for none.
-
-    Bytes inside an event may look like records. Those of the log reach up to its end, one behind the other;
-    only when none do, as with more damage behind, the first that do not run into another record must serve.
-    """
-    likely = (-1, -1)
-    found, number = find_record(rest, 0, above)
-    while found >= 0:
-        chain = scan(rest, found, number, until)
-        if number < until and (chain.next_offset == until or chain.stopped != BAD):
-            return found, number
-        stranger = len(scan(rest, chain.next_position, _offset(rest, chain.next_position), max_records=1))
-        if likely[0] < 0 and number < until and not stranger:
-            likely = found, number
-        found, number = find_record(rest, max(chain.next_position, found + 8), above)
-    return likely
-
-
-def _offset(data: bytes, position: int) -> int:
-    return int.from_bytes(data[position + 8 : position + 16], "little") & (1 << 62) - 1

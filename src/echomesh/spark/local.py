@@ -32,7 +32,7 @@ ALL_KEPT_BYTES: Final = 64 << 20
 WORKER_HANDLES: Final = 16384
 MANY_READERS: Final = 1024
 NEAR_EVENTS: Final = 256
-SPOT_S: Final = 60.0
+SPOT_S: Final = 300.0
 MANY_SPOTS: Final = 1 << 17
 
 
@@ -70,6 +70,18 @@ class _Topics:
         return reader
 
 
+@dataclass
+class _Asked:
+    """Topics whose bounds are asked for, and what they were last."""
+
+    topics: Sequence[str]
+    names: dict[str, TopicName]
+    known: list[str]
+    numbers: list[int]
+    states: list[tuple[int, int]] = field(default_factory=list)
+    bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
 class LocalReach:
     """The topics of a data directory, for the driver."""
 
@@ -80,6 +92,7 @@ class LocalReach:
         self.looks = Sizes(self._look)
         self.times = _Times()
         self.spots = _Spots()
+        self.asked: _Asked | None = None
         self.matched: tuple[dict[str, TopicName], tuple[str, ...], list[str]] | None = None
         self.log_id = self._topics().log.log_id.hex()
 
@@ -104,11 +117,18 @@ class LocalReach:
         return self.matched[2]
 
     def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """The first offset that is kept and the end, of each of these topics that there is."""
-        found = self._topics()
-        known = [name for name in topics if name in found.names]
-        numbers = [found.names[name].number for name in known]
-        return dict(zip(known, found.log.current().bounds(numbers), strict=True))
+        """The first offset that is kept and the end, of each of these topics that there is.
+
+        As long as nothing changes it is the same dictionary: a stream asks again and again.
+        """
+        found, asked = self._topics(), self.asked
+        if asked is None or asked.topics is not topics or asked.names is not found.names:
+            known = [name for name in topics if name in found.names]
+            asked = self.asked = _Asked(topics, found.names, known, [found.names[name].number for name in known])
+        states = found.log.current().bounds(asked.numbers)
+        if states != asked.states or not asked.bounds:
+            asked.states, asked.bounds = states, dict(zip(asked.known, states, strict=True))
+        return asked.bounds
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""
@@ -153,6 +173,7 @@ class LocalReach:
         self.looks = Sizes(self._look)
         self.times = _Times()
         self.spots = _Spots()
+        self.asked = None
 
 
 class _Spots:

@@ -40,6 +40,20 @@ class _Measured(NamedTuple):
     ranges: list[Range]
 
 
+class _Asked(NamedTuple):
+    """What the end of a batch depends on. Spark asks for it all the time while there is nothing new."""
+
+    before: Offsets
+    bounds: Bounds
+    limit: ReadLimit
+    target: Offsets | None
+
+    def same(self, other: _Asked) -> bool:
+        """Whether the answer is the same."""
+        there = self.bounds is other.bounds and self.target is other.target
+        return there and self.limit == other.limit and self.before == other.before
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics as they grow. Spark makes one for planning and one for the driver; only the latter opens the log."""
 
@@ -51,6 +65,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.said: set[str] = set()
         self.seen: Bounds | None = None
         self.measured: _Measured | None = None
+        self.asked: _Asked | None = None
+        self.answer = Offsets("", {})
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -85,6 +101,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch that begins at `start` is to end."""
         before, bounds = Offsets.of(start), self._bounds()
+        asked = _Asked(before, bounds, limit, self.target)
+        if self.asked is None or not self.asked.same(asked):
+            self.answer = self._latest(before, bounds, limit)
+            self.asked = asked
+        return start if self.answer == before else self.answer.json()
+
+    def _latest(self, before: Offsets, bounds: Bounds, limit: ReadLimit) -> Offsets:
         self.seen = bounds
         ranges = self._ranges(before, bounds, self.target)
         if not isinstance(limit, ReadAllAvailable):
@@ -95,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges}, events)
         self.measured = _Measured(before, after, ranges)
-        return start if after == before else after.json()
+        return after
 
     def _limits(self, limit: ReadLimit) -> Limits:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets

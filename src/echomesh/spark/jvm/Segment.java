@@ -5,13 +5,15 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
-import java.util.Arrays;
 import java.util.concurrent.ConcurrentHashMap;
+
+import org.apache.spark.unsafe.Platform;
 
 /** Reads places where they lie: in segments, or in stages that are segments now. */
 final class Segment implements Source {
     private static final int KNOWN = 1 << 16;
     private static final int PAGE = 4096;
+    private static final int NEAR = 4 * PAGE; // from the file's begin: all from there on is read at once
 
     // Where the last task that read a file came to an end: the next one begins there, and need not look for it.
     private static final ConcurrentHashMap ENDS = new ConcurrentHashMap();
@@ -21,13 +23,21 @@ final class Segment implements Source {
     private Place place;
     private FileChannel channel;
     private long position; // in the file, of the next record
-    private boolean remembered; // so that may be of another file, which had the same name
+    private boolean checked; // it begins as it should, so it is that file
+    private boolean remembered; // the position may be of another file, which had the same name
     private boolean whole; // a few pages are not enough
 
+    // Not kept open for the next task: Spark starts processes for its checkpoints, and those go through all open files.
     @Override public boolean turn(int number, Place next) throws IOException {
         leave();
-        if (next.path.isEmpty() || !open(next)) return false;
+        if (next.path.isEmpty()) return false;
+        try {
+            channel = FileChannel.open(Paths.get(next.path), StandardOpenOption.READ);
+        } catch (IOException error) {
+            return false; // Python says what is wrong
+        }
         place = next;
+        checked = false;
         position = place.position;
         records.turn(place, place.first);
         long[] known = (long[]) ENDS.get(place.path);
@@ -39,52 +49,58 @@ final class Segment implements Source {
         return true;
     }
 
-    // Not kept open for the next task: Spark starts processes for its checkpoints, and those go through all open files.
-    private boolean open(Place next) throws IOException {
-        try {
-            channel = FileChannel.open(Paths.get(next.path), StandardOpenOption.READ);
-            ByteBuffer head = ByteBuffer.allocate(next.head.length);
-            while (head.hasRemaining() && channel.read(head, head.position()) > 0);
-            if (Arrays.equals(head.array(), next.head)) return true;
-        } catch (IOException error) {
-            // as if it were gone: Python says what is wrong
-        }
-        leave();
-        return false;
-    }
-
     @Override public int read(Rows rows, long start) {
-        int state = filled(rows, start);
-        if (state == GONE && remembered) {
-            ENDS.remove(place.path);
-            position = place.position;
-            records.expected = place.first;
-            state = filled(rows, start);
+        try {
+            int state = filled(rows, start);
+            if (state == GONE && remembered) {
+                ENDS.remove(place.path);
+                position = place.position;
+                records.expected = place.first;
+                state = filled(rows, start);
+            }
+            remembered = false;
+            return state;
+        } catch (IOException error) {
+            return GONE;
         }
-        remembered = false;
-        return state;
     }
 
-    private int filled(Rows rows, long start) {
+    private int filled(Rows rows, long start) throws IOException {
         whole = false;
         while (true) {
             int most = wanted();
-            int there = load(most);
-            if (there < 0) return GONE;
+            int begin = checked || position > NEAR || most == chunk.size ? 0 : (int) position;
+            int there = load(position - begin, begin + most);
+            if (!checked && !isIt(begin > 0)) return GONE;
             rows.begin(chunk.memory, start);
-            int at = records.add(rows, chunk, 0, there, start, place.until);
-            position += at;
+            int at = records.add(rows, chunk, begin, there, start, place.until);
+            position += at - begin;
             if (rows.count > 0) break;
             if (records.odd) return ODD_EVENT;
-            if (records.expected == place.until || records.bad || there < most) return GONE;
-            if (at == 0 && most == chunk.size) larger();
-            whole = at == 0;
+            if (records.expected == place.until || records.bad || there < begin + most) return GONE;
+            whole = at == begin;
+            if (whole && most == chunk.size) larger();
         }
         if (records.expected == place.until) {
             if (ENDS.size() > KNOWN) ENDS.clear();
             ENDS.put(place.path, new long[] {records.expected, position});
         }
         return GOOD;
+    }
+
+    /** Whether the file begins with what was told, which may have been read with the rest. */
+    private boolean isIt(boolean loaded) throws IOException {
+        if (loaded) {
+            for (int i = 0; i < place.head.length; i++) {
+                if (Platform.getByte(null, chunk.memory + i) != place.head[i]) return false;
+            }
+        } else {
+            ByteBuffer found = ByteBuffer.allocate(place.head.length);
+            channel.read(found, 0);
+            if (!found.flip().equals(ByteBuffer.wrap(place.head))) return false;
+        }
+        checked = true;
+        return true;
     }
 
     private void larger() {
@@ -96,16 +112,12 @@ final class Segment implements Source {
     /** Of a few events not many pages are read: there may be thousands of topics with one each. */
     private int wanted() {
         long left = Math.max(place.until - records.expected, 4);
-        return whole || left > chunk.size / PAGE ? chunk.size : (int) left * PAGE;
+        return whole || left > chunk.size / PAGE - 4 ? chunk.size : (int) left * PAGE;
     }
 
-    private int load(int most) {
+    private int load(long from, int most) throws IOException {
         ByteBuffer into = chunk.empty(most);
-        try {
-            channel.read(into, position); // less only where the file ends
-        } catch (IOException error) {
-            return -1;
-        }
+        channel.read(into, from); // less only where the file ends
         return into.position();
     }
 
