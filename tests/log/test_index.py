@@ -53,6 +53,28 @@ def reads_right(directory: Path) -> None:
         assert topic.offset_at(1 << 60) == len(EVENTS)
 
 
+def test_who_reads_on_in_several_places_in_turn_searches_each_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    searched: list[int] = []
+    real = Index.by_offset
+
+    def by_offset(self: Index, offset: int) -> tuple[int, int]:
+        searched.append(offset)
+        return real(self, offset)
+
+    monkeypatch.setattr(Index, "by_offset", by_offset)
+    with LogReader(tmp_path) as reader:
+        topic, places = reader.topic("a"), [30, 210, 400, 610]
+        for _ in range(10):
+            for number, offset in enumerate(places):
+                records = topic.read(offset, max_records=15)
+                assert records.events() == EVENTS[offset : offset + 15]
+                places[number] = records.next_offset
+    assert searched == [30, 210, 400, 610]
+
+
 def removed(path: Path, others: list[Path]) -> None:
     path.unlink()
 

@@ -59,6 +59,33 @@ def test_a_stream_begins_where_the_options_say(data: Path, options: dict[str, An
     assert reader(data, **options).initialOffset()["topics"] == {"a": a, "b": b}
 
 
+def test_asking_again_while_nothing_is_new_measures_nothing(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(data) as log:
+        log.append_many("a", made(10))
+        stream, limit = reader(data, startingOffsets="earliest"), ReadMaxBytes(1000)
+        start, measured, real = stream.initialOffset(), list[int](), StreamReader._latest
+
+        def latest(self: StreamReader, *arguments: Any) -> Any:
+            measured.append(1)
+            return real(self, *arguments)
+
+        monkeypatch.setattr(StreamReader, "_latest", latest)
+        for _ in range(3):
+            end = stream.latestOffset(json.loads(json.dumps(start)), ReadMaxBytes(1000))
+        assert end["topics"] != start["topics"]
+        assert len(measured) == 1
+        for limit in (ReadMaxRows(3), ReadAllAvailable()):  # each of which may change the answer
+            end = stream.latestOffset(start, limit)
+        assert (end["topics"], len(measured)) == ({"a": 10}, 3)
+        assert stream.latestOffset(end, limit) == stream.latestOffset(end, limit) == end
+        log.append_many("b", made(1))
+        assert stream.latestOffset(end, limit)["topics"] == {"a": 10, "b": 1}
+        stream.prepareForTriggerAvailableNow()
+        log.append_many("a", made(1, 10))
+        assert stream.latestOffset(end, limit)["topics"] == {"a": 10, "b": 1}
+        stream.stop()
+
+
 def test_a_topic_that_comes_later_is_read_from_its_first_event(data: Path) -> None:
     with opened(data) as log:
         log.append_many("a", made(10))
