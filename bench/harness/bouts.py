@@ -80,7 +80,9 @@ def bouts(measurements: Mapping[str, Measurement], repetitions: int, patience: P
                 measured = measurements[name]()
                 found.update(measured if isinstance(measured, Mapping) else {name: measured})
             except MeasurementFailed as failure:
-                figures.failures.setdefault(name, []).append(f"{failure} (repetition {repetition + 1})")
+                # Of a traceback the last line says what was wrong; the others name files of this machine.
+                said = str(failure).strip().splitlines()[-1]
+                figures.failures.setdefault(name, []).append(f"{said} (repetition {repetition + 1})")
             figures.loads.append(load.cpus())
         figures.rounds.append(found)
     return figures
