@@ -72,8 +72,7 @@ final class Answer {
     }
 
     private long big(int bytes) throws IOException {
-        long found = Value.big(chunk.memory + room(bytes), bytes);
-        return found;
+        return Value.big(chunk.memory + room(bytes), bytes);
     }
 
     /** Where these bytes stand, which are passed over. */
