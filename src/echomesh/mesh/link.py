@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from echomesh.native.log_record import Records
 
 WINDOW_BYTES: Final = 4 << 20
-BATCH_BYTES: Final = 512 << 10
-MOST_EVENTS: Final = 1000
-HOLD_S: Final = 0.005  # for so long what is short waits for the one before it to be acknowledged,
-PACE_S: Final = 0.003  # and for so long in any case
-BUSY_EVENTS: Final = 64  # if that one had so many
+BATCH_BYTES: Final = 1 << 20
+MOST_EVENTS: Final = 2000
+HOLD_S: Final = 0.008  # for so long what is short waits for the one before it to be acknowledged,
+PACE_S: Final = 0.005  # and for so long in any case
+BUSY_EVENTS: Final = 128  # if that one had so many
 
 Topic = tuple[str, str]  # environment and name
 
@@ -213,7 +213,7 @@ class Link:
         since = None
         if origin is None:
             since, out.own_end = out.own_end, behind
-        frame = events_frame(self._head(seq, key, log_id, first, way, since), records, begun, end)
+        frame = events_frame(self._head(seq, key, log_id, first, way, since), records, begun, end, True)
         sent = self._in_flight[seq] = Sent(key, behind, end - begun, len(frame), core.now)
         self._in_flight_bytes += len(frame)
         out.next = behind
@@ -295,7 +295,7 @@ class Link:
         if self._failed:
             return
         bundle = Bundle(body, message.seq)
-        self.pipe.in_flight_bytes += len(message.body)
+        self.pipe.in_flight_bytes += message.size
         try:
             self.core.arrivals.take(
                 bundle, self.came, lambda known, pending: self._kept(message, bundle, known, pending)
@@ -303,7 +303,7 @@ class Link:
         except EchomeshError as error:
             self._not_kept(message, body, error)
         except BaseException:
-            self.pipe.in_flight_bytes -= len(message.body)
+            self.pipe.in_flight_bytes -= message.size
             raise
 
     def _kept(self, message: Message, bundle: Bundle, known: bool, pending: Pending | None) -> None:
@@ -315,13 +315,13 @@ class Link:
         except EchomeshError as error:
             self._not_kept(message, bundle.body, error)
         else:
-            self.pipe.in_flight_bytes -= len(message.body)
+            self.pipe.in_flight_bytes -= message.size
             self.pipe.send(Command.ASYNC_MESSAGE_TO_CLIENT_ACK, message.seq, self._ack(bundle.body, bundle.behind))
 
     def _not_kept(self, message: Message, body: Forward, error: Exception) -> None:
         # What follows on this link would be out of order: all of it comes again over the next one.
         self._failed = True
-        self.pipe.in_flight_bytes -= len(message.body)
+        self.pipe.in_flight_bytes -= message.size
         self._refuse(message, body, str(error), Status.FAIL)
         self.pipe.close()
 

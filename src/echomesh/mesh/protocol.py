@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from echomesh.errors import BadMessage
 from echomesh.mesh.bodies import (
@@ -46,6 +47,7 @@ from echomesh.mesh.bodies import (
     Welcome,
 )
 from echomesh.mesh.codes import DESCRIPTIONS, MAGIC, VERSION, Command, ErrorCode, Status
+from echomesh.native.mesh_frames import events_at
 
 
 class Message(Struct, array_like=True, gc=False):
@@ -59,6 +61,22 @@ class Message(Struct, array_like=True, gc=False):
     error: str | None
     seq: str
     body: Raw = Raw(b"\xc0")
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.body)
+
+
+class Carrier(Message, array_like=True, gc=False, kw_only=True):
+    """A message with so many events that they are gone through once only, by who takes them: its body has none."""
+
+    events: memoryview
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body and events."""
+        return len(self.body) + len(self.events)
 
 
 BODIES: Final[dict[Command, type[Body] | None]] = {
@@ -104,7 +122,8 @@ BODIES: Final[dict[Command, type[Body] | None]] = {
     Command.TICKET_RESPONSE: Ticket,
 }
 
-_NIL: Final = b"\xc0"
+LARGE_BYTES: Final = 16 << 10  # a message that may be a carrier
+_NO_EVENTS: Final = b"\x90"
 _COMMANDS: Final = {int(command): command for command in Command}
 _decode_message: Final = msgspec.msgpack.Decoder(Message).decode
 _decode_body: Final = {
@@ -120,8 +139,9 @@ _BEGINS: Final = {
 
 def decode(payload: bytes | bytearray | memoryview) -> Message:
     """The message in the payload of a frame; `BadMessage` for anything else. Its body is still raw."""
+    at = events_at(payload, Command.ASYNC_MESSAGE_TO_SERVER) if len(payload) >= LARGE_BYTES else 0
     try:
-        message = _decode_message(payload)
+        message = _decode_message(bytes(payload[:at]) + _NO_EVENTS if at else payload)
     except _MALFORMED as error:
         raise BadMessage(f"no EventMesh message: {error}") from None
     if message.magic != MAGIC:
@@ -130,7 +150,7 @@ def decode(payload: bytes | bytearray | memoryview) -> Message:
         raise BadMessage(f"the protocol version is {VERSION!r}, not {message.version[:40]!r}", message.seq)
     if message.command not in _COMMANDS:
         raise BadMessage(f"{message.command} is no command of version {VERSION}", message.seq)
-    return message
+    return Carrier(*astuple(message), events=memoryview(payload)[at:]) if at else message
 
 
 def body_of(message: Message) -> Any:
@@ -140,9 +160,12 @@ def body_of(message: Message) -> Any:
     if decode_body is None:
         return None
     try:
-        return decode_body(message.body)
+        body = decode_body(message.body)
     except _MALFORMED as error:
         raise BadMessage(f"the body of {command.name}: {error}", message.seq) from None
+    if isinstance(message, Carrier) and isinstance(body, Forward):
+        body.cloud_events = Raw(message.events)
+    return body
 
 
 def encode(

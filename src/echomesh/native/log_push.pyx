@@ -20,6 +20,8 @@ cdef enum:
     COPIED = 64                 # and from which on some of them before the commit, when they are
     SMALL = 2048                # no larger than this on the average
     LARGE = 64 << 10            # a frame that the disk begins with while its segments are written
+    LEAST_KEPT = 16 << 20       # bytes that segments are synced for, and
+    WRITE_KEPT = 512 << 10      # those for each write of a frame: to sync a segment costs the same, however little it got
 
 
 cdef class Pushes(Ahead):
@@ -100,7 +102,7 @@ cdef class Pushes(Ahead):
             self.kept_first = f
         self.kept_last = f
         self.kept_bytes += f.size + f.apart_bytes
-        if self.kept_bytes > self.kept_soft:
+        if self.kept_bytes > min(self.kept_soft, max(<int64_t>LEAST_KEPT, f.write_count * WRITE_KEPT)):
             self.wants_care = True
             pthread_cond_signal(&self.dirty)
         self.answered += f.count

@@ -1,11 +1,13 @@
 """Events on their way out of the log and into it, many at a time: as frames for subscribers and bridges, and back."""
 
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from echomesh.native.big_endian cimport put_big_endian
-from echomesh.native.log_msgpack cimport big16, big32, read_array, read_count, read_value, value_t
+from echomesh.native.log_msgpack cimport IS_INT, big16, big32, read_array, read_count, read_value, value_t
 from echomesh.native.log_pieces cimport Pieces
 from echomesh.native.log_record cimport HEADER, ORIGIN, Records
 from echomesh.native.mesh_event cimport event_at
@@ -13,6 +15,9 @@ from echomesh.native.mesh_event cimport event_at
 cdef enum:
     MOST_EVENTS = 0xFFFF
     LENGTH_BYTES = 4
+    FIELDS = 8                  # of a message, of which the third is the command and the last the body
+    SHEET_BYTES = 1 << 20
+    SHEETS = 4                  # that wait to be used again
 
 cdef bytes NAME = b"\xabCloudEvents"
 
@@ -29,13 +34,55 @@ cdef const char *event_of(Records records, Py_ssize_t i, int64_t *size) noexcept
     return record + skip
 
 
-def events_frame(bytes head not None, Records records not None, Py_ssize_t first, Py_ssize_t end) -> bytes:
-    """The frame of a message that begins with `head` and ends with `CloudEvents`: these of the records, as they are."""
+cdef char *unused[SHEETS]
+cdef int unused_count = 0
+
+
+cdef class Sheet:
+    """Memory for one large frame. What a frame left is taken for one of the next: fresh memory costs a page fault for every
+    4 KiB, and what was sent a moment ago is still in the processor's cache.
+    """
+
+    cdef char *memory
+    cdef Py_ssize_t size
+
+    def __cinit__(self, Py_ssize_t size):
+        global unused_count
+        if not 0 <= size <= SHEET_BYTES:
+            raise ValueError(size)
+        self.size = size
+        if unused_count:
+            unused_count -= 1
+            self.memory = unused[unused_count]
+        else:
+            self.memory = <char *>malloc(SHEET_BYTES)
+        if self.memory == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        global unused_count
+        if self.memory != NULL and unused_count < SHEETS:
+            unused[unused_count] = self.memory
+            unused_count += 1
+        else:
+            free(self.memory)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.memory, self.size, True, flags)
+
+
+def events_frame(bytes head not None, Records records not None, Py_ssize_t first, Py_ssize_t end, bint lent=False):
+    """The frame of a message that begins with `head` and ends with `CloudEvents`: these of the records, as they are.
+
+    With `lent` it may be a view of memory that is used again once nobody has the view: for frames of which few are on their
+    way at a time.
+    """
     cdef Py_ssize_t i
     cdef int array = 1 if end - first < 16 else 3      # bytes that say how many there are
     cdef int64_t size = 0, total = PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(NAME) + array
     cdef const char *event
-    cdef bytes made
+    cdef object made
+    cdef Sheet sheet
     cdef uint8_t *p
     if not 0 <= first <= end <= records.count or end - first > MOST_EVENTS:
         raise IndexError((first, end))
@@ -44,8 +91,13 @@ def events_frame(bytes head not None, Records records not None, Py_ssize_t first
         total += size
     if total > 0xFFFFFFFF:
         raise OverflowError(total)
-    made = PyBytes_FromStringAndSize(NULL, LENGTH_BYTES + total)
-    p = <uint8_t *>PyBytes_AS_STRING(made)
+    if lent and LENGTH_BYTES + total <= SHEET_BYTES:
+        sheet = Sheet(LENGTH_BYTES + total)
+        p = <uint8_t *>sheet.memory
+        made = memoryview(sheet)
+    else:
+        made = PyBytes_FromStringAndSize(NULL, LENGTH_BYTES + total)
+        p = <uint8_t *>PyBytes_AS_STRING(made)
     put_big_endian(p, total, LENGTH_BYTES)
     p += LENGTH_BYTES
     memcpy(p, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
@@ -109,6 +161,37 @@ cdef const uint8_t *skip_value(const uint8_t *p, const uint8_t *end) noexcept no
             return NULL     # each value has a byte at least
         p = next
     return p
+
+
+def events_at(const uint8_t[::1] payload not None, int64_t command) -> int:
+    """Where the value of `CloudEvents` begins in a message of this command, if that is the last entry of its body; else 0."""
+    cdef const uint8_t *begin = &payload[0] if payload.shape[0] else NULL
+    cdef const uint8_t *p = begin
+    cdef const uint8_t *end = p + payload.shape[0]
+    cdef value_t v
+    cdef int64_t count = 0, i
+    p = read_array(p, end, &count)
+    if p == NULL or count != FIELDS:
+        return 0
+    for i in range(FIELDS - 1):
+        if i == 2:
+            p = read_value(p, end, &v)
+            if p == NULL or v.kind != IS_INT or v.number != command:
+                return 0
+        else:
+            p = skip_value(p, end)
+            if p == NULL:
+                return 0
+    p = read_count(p, end, &count)
+    for i in range(count if p != NULL else 0):
+        if end - p > PyBytes_GET_SIZE(NAME) and memcmp(p, PyBytes_AS_STRING(NAME), PyBytes_GET_SIZE(NAME)) == 0:
+            return p - begin + PyBytes_GET_SIZE(NAME) if i == count - 1 else 0
+        p = skip_value(p, end)
+        if p != NULL:
+            p = skip_value(p, end)
+        if p == NULL:
+            return 0
+    return 0
 
 
 def arrived(raw not None) -> tuple:
