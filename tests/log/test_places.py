@@ -7,7 +7,7 @@ from pathlib import Path
 
 from echomesh.log import LogOptions, LogReader, TopicLog
 from echomesh.log.parquet import compact
-from echomesh.log.topic_reader import Place
+from echomesh.log.place import Place
 from echomesh.native.log_record import scan
 from tests.log.arrow_support import packed
 

@@ -34,7 +34,7 @@ def pack(marks: Iterable[Mark], seed: int) -> bytes:
 def unpack(data: bytes, base: int, seed: int) -> list[Mark]:
     """The entries up to the first that can't be true."""
     marks: list[Mark] = []
-    before = Mark(base - 1, -1 << 63, HEADER_BYTES - 1)
+    before = Mark(base - 1, -1 << 63, 0)  # the first row of a stage may stand where a segment's header ends, or earlier
     for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = data[at : at + _FIELDS.size]
         if crc32c(entry, seed) != int.from_bytes(data[at + _FIELDS.size : at + ENTRY_BYTES], "little"):

@@ -2,83 +2,33 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from echomesh.errors import HoleError, LogBehind, LogCorrupt, LogDamaged, OffsetGone
-from echomesh.log import adopted, index
-from echomesh.log.adopted import Adopted
+from echomesh.errors import HoleError, LogCorrupt, LogDamaged
 from echomesh.log.behind import next_chain
 from echomesh.log.layout import (
-    HEADER_BYTES,
-    bases,
-    check_segment_header,
-    converted,
     parquet_name,
-    segment_header,
-    segment_name,
 )
+from echomesh.log.topic_files import TopicFiles
 from echomesh.native.log_record import BAD, SHORT, Records, scan
 
 if TYPE_CHECKING:
     from echomesh.log.parquet_file import ParquetSegment
     from echomesh.log.reader import LogReader
     from echomesh.log.view import TopicName
-    from echomesh.native.log_topic import Topic
 
 BATCH_BYTES: Final = 1 << 20
 LEAST_BYTES: Final = 1 << 10
-NEAR_BYTES: Final = 1 << 14
-MANY_PLACES: Final = 8
-HEAD_BYTES: Final = 8  # of a stage: length and sum of what says whose it is
 
 
-class Place(NamedTuple):
-    """Where offsets stand, for who reads files by other means; without a path where only a reader finds them."""
-
-    start: int
-    until: int
-    path: str | None = None
-    head: bytes = b""  # with which the file begins
-    position: int = 0  # of a record, with the offset `first`, from which to go on to `start`
-    first: int = 0
-    shift: int = 0  # in a stage: what is added to its rows' numbers
-    time_ns: int = -1  # in a stage: of all its rows
-
-
-class TopicReader:
+class TopicReader(TopicFiles):
     """Reads one topic. It remembers where it was, so reading on costs no search."""
 
     def __init__(self, log: LogReader, name: TopicName) -> None:
-        self.log = log
-        self.name = name.name
-        self.environment = name.environment
-        self.number = name.number
-        self.directory = log.paths.topic(name.number, name.level, log.log_id)
-        self.level = name.level
-        self.bases: list[int] = []
-        self.converted: set[int] = set()  # those of them that are Parquet files
+        super().__init__(log, name)
         self.parquet: ParquetSegment | None = None  # the one that was read last
-        self.adopted: dict[int, Adopted] = {}  # those of them that are stages
-        self.starts: dict[int, int] = {}  # of segments whose headers were checked, where their first record stands
-        self.place = (-1, -1, -1)  # segment, offset and position behind the last read
-        self.others: dict[
-            int, tuple[int, int, int]
-        ] = {}  # those behind reads before it, by offset: there may be several
-        self.typical = 1 << 16  # bytes that a record may take, by those that were read last
-        self.writer: Topic | None = None  # where the writer is in this process, and knows how far it has come
-
-    @property
-    def earliest(self) -> int:
-        """The first offset that is still kept."""
-        return self.log.current().earliest(self.number)
-
-    @property
-    def end(self) -> int:
-        """The offset that the next event to become readable will have."""
-        return self.log.current().high(self.number)
 
     def read(self, offset: int, *, max_bytes: int = BATCH_BYTES, max_records: int = 1 << 40) -> Records:
         """The records from `offset` on, about `max_bytes` of them and at least one; none at the end of the
@@ -106,15 +56,6 @@ class TopicReader:
             if self.level != "disk":
                 raise
             raise LogCorrupt(self.name, hole.first, hole.last, self.directory) from None
-
-    def _check(self, offset: int) -> int:
-        view = self.log.current()
-        earliest, end = view.earliest(self.number), view.high(self.number)
-        if offset < earliest:
-            raise OffsetGone(self.name, offset, earliest - 1)
-        if offset > end:
-            raise LogBehind(self.name, offset, end)
-        return end
 
     def _read(self, offset: int, end: int, max_bytes: int, max_records: int) -> Records:
         base, until = self._segment(offset, end)
@@ -180,23 +121,6 @@ class TopicReader:
         last = number - 1 if found >= 0 else until - 1
         raise LogCorrupt(self.name, max(first, offset), last, self.path_of(base))
 
-    def place_of(self, offset: int, until: int) -> Place:
-        """Where the records from `offset` on stand, as far as one file has them."""
-        self._listed()  # who only asks this never finds out by reading that a new segment was begun
-        try:
-            base, behind = self._segment(offset, self._check(offset))
-            stop = min(behind, until)
-            if base < 0 or base in self.converted or self.log.current().patches(self.number, base):
-                return Place(offset, stop)
-            found = self._find(base, offset, self._start(base, offset, stop))
-            path = self.path_of(base)
-            if (stage := self.adopted.get(base)) is not None:
-                head = self.log.storage.pread(self.log.handle(path), HEAD_BYTES, 0)
-                return Place(offset, stop, path, head, *found, base - 1, stage.time_ns)
-            return Place(offset, stop, path, segment_header(self.log.log_id, self.number, base), *found)
-        except (OffsetGone, LogBehind, LogCorrupt, FileNotFoundError):
-            return Place(offset, until)
-
     def parquet_at(self, offset: int) -> tuple[ParquetSegment, int] | None:
         """The Parquet file that has this offset, and where its offsets end; None when it is in a segment."""
         if self.converted or not self.bases:
@@ -223,99 +147,6 @@ class TopicReader:
         opened = self.parquet is not None and self.parquet.path == error.path
         last = self.parquet.last_of(offset) if self.parquet is not None and opened else until - 1
         return LogCorrupt(self.name, offset, last, f"{self.directory}/{parquet_name(base)}: {error.reason}")
-
-    def _listed(self) -> bool:
-        names = self.log.storage.names(self.directory)
-        self.converted = set(converted(names))
-        self.adopted = self.log.current().staged(self.number) | adopted.adopted(self.directory, names)
-        before, self.bases = self.bases, sorted({*bases(names), *self.converted, *self.adopted})
-        for number, base in self.log.current().segments(self.number):
-            if number == self.number and base not in self.bases:
-                self.bases = sorted([*self.bases, base])
-        return before != self.bases
-
-    def _segment(self, offset: int, end: int) -> tuple[int, int]:
-        # (first offset of the segment that has `offset`, where its offsets end at the latest)
-        if not self.bases or offset < self.bases[0]:
-            self._listed()
-        at = bisect_right(self.bases, offset)
-        if at and self._ends_before(self.bases[at - 1], offset):
-            self._listed()
-            at = bisect_right(self.bases, offset)
-        until = min(end, self.bases[at]) if at < len(self.bases) else end
-        missing = not at or self._ends_before(self.bases[at - 1], offset)
-        return (-1 if missing else self.bases[at - 1]), until
-
-    def _ends_before(self, base: int, offset: int) -> bool:
-        # A stage says itself where it ends: what follows is in a segment that is not known here yet.
-        return base in self.adopted and offset >= self.adopted[base].end
-
-    def _stopped(self, base: int, first: int, position: int) -> None:
-        if self.place[1] >= 0:
-            self.others[self.place[1]] = self.place
-            if len(self.others) > MANY_PLACES:
-                del self.others[next(iter(self.others))]
-        self.others.pop(first, None)
-        self.place = (base, first, position)
-
-    def _find(self, base: int, offset: int, start: int) -> tuple[int, int]:
-        # Another reader may have had the few records since the last read: to pass over them costs less than a search.
-        known, first, position = self.others.get(offset, self.place)
-        if known == base and first <= offset and (offset - first) * self.typical <= NEAR_BYTES:
-            return position, first
-        position, first = self.index_of(base).by_offset(offset)
-        return (start if first == base else position), first
-
-    def index_of(self, base: int) -> index.Index:
-        """The index of the segment that begins with this offset."""
-        return index.Index(self.log.storage, self.directory, self.log.log_id, self.number, base)
-
-    def path_of(self, base: int) -> str:
-        """The file of the segment that begins with this offset, before it was converted."""
-        if base not in self.bases:
-            self._listed()
-        return self.adopted[base].path if base in self.adopted else f"{self.directory}/{segment_name(base)}"
-
-    def _start(self, base: int, offset: int, until: int) -> int:
-        # Where the segment's first record stands; its header is looked at once.
-        if base not in self.starts:
-            path, storage = self.path_of(base), self.log.storage
-            found = HEADER_BYTES
-            try:
-                if base in self.adopted:
-                    found = adopted.start_of(storage, self.log.handle(path), self.adopted[base])
-                elif not self.log.current().patches(self.number, base):
-                    head = storage.pread(self.log.handle(path), HEADER_BYTES, 0)
-                    check_segment_header(head, path, self.log.log_id, self.number, base)
-            except LogDamaged:
-                raise LogCorrupt(self.name, offset, until - 1, path) from None
-            self.starts[base] = found
-        return self.starts[base]
-
-    def _bytes(self, base: int, position: int, size: int) -> tuple[bytes, int]:
-        # And how far the sums of records were made just now.
-        path = self.path_of(base)
-        if base in self.adopted:
-            return adopted.read(self.log.storage, self.log.handle(path), self.adopted[base], size, position)
-        patches = self.log.current().patches(self.number, base)
-        try:
-            handle = self.log.handle(path)
-            there = min(size, max(0, self.log.storage.size(handle) - position)) if size > 1 << 30 else size
-            data = self.log.storage.pread(handle, there, position)
-        except FileNotFoundError:
-            if not patches:
-                raise
-            data = b""
-        if not patches:
-            return data, 0
-        # What the journal has and the segment may not have yet.
-        limit = min(size, max(at + len(patch) for at, patch in patches) - position)
-        patched = bytearray(data.ljust(max(limit, 0), b"\0"))
-        for at, patch in patches:
-            start, stop = max(at, position), min(at + len(patch), position + len(patched))
-            if start < stop:
-                patched[start - position : stop - position] = patch[start - at : stop - at]
-        return bytes(patched), 0
 
     def offset_at(self, time_ns: int) -> int:
         """The offset of the first event that was appended at this time or later; the end when there is

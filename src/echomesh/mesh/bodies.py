@@ -271,7 +271,10 @@ class Offsets(Body):
 
 
 class Fetch(Body):
-    """Records as they are stored, from `offset` on and before `until`, about `max_bytes` of them."""
+    """Records as they are stored, from `offset` on and before `until`, about `max_bytes` of them.
+
+    Who says `unchecked` checks their sums, and takes those of a stage as they stand there.
+    """
 
     client_id: str
     session_id: str
@@ -279,12 +282,14 @@ class Fetch(Body):
     offset: int
     until: int | None = None
     max_bytes: int | None = None
+    unchecked: bool = False
 
 
 class Fetched(Body):
     """`records` is a run of stored records (see the format of the log), or `lost` says which can't be had.
 
-    `why` is then `gone` (retention), `hole` (lost in an unclean stop) or `corrupt`.
+    `why` is then `gone` (retention), `hole` (lost in an unclean stop) or `corrupt`. Rows of a stage come with what is
+    to be added to their numbers, and the time of all of them.
     """
 
     log_id: bytes
@@ -293,6 +298,8 @@ class Fetched(Body):
     records: bytes = b""
     lost: tuple[int, int] | None = None
     why: str | None = None
+    shift: int | None = None
+    time: int | None = None
 
 
 class AskTicket(Body):

@@ -9,7 +9,7 @@ from echomesh.errors import BadMessage, EchomeshError, LogError
 from echomesh.mesh import checks, protocol
 from echomesh.mesh.bodies import Body, Figures
 from echomesh.mesh.codes import Command, ErrorCode, Status
-from echomesh.mesh.pipe import Pipe
+from echomesh.mesh.pipe import Piece, Pipe
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import Refusal, failed, refused_by
 from echomesh.mesh.requests import HANDLERS
@@ -146,7 +146,7 @@ class Connection(Pipe):
         self.deal(held, now)
         self.core.mark(self)  # it may be read on
 
-    def take_pieces(self) -> list[bytes | memoryview]:
+    def take_pieces(self) -> list[Piece]:
         """What is to be sent now; then there is room for other answers."""
         if self._held:
             self.core.go_on_soon(self)

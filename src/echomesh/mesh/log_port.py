@@ -10,6 +10,7 @@ from typing_extensions import Buffer
 
 from echomesh.errors import UnknownTopic
 from echomesh.log import AsyncTopicLog, LogReader
+from echomesh.log.stretch import Stretch
 from echomesh.log.topic_reader import TopicReader
 from echomesh.log.view import TopicName
 from echomesh.mesh.ports import Pending, Staging
@@ -62,6 +63,10 @@ class LogReads:
     def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
         """Records from the offset on."""
         return self._topic(environment, topic).read(offset, max_bytes=max_bytes, max_records=max_records)
+
+    def stretch(self, environment: str, topic: str, offset: int, until: int, most: int) -> Stretch | None:
+        """The same where they stand, unchecked; None where they have to be read."""
+        return self._topic(environment, topic).stretch(offset, until, most)
 
     def offset_at(self, environment: str, topic: str, time_ns: int) -> int:
         """The first offset that was appended at this time or later."""

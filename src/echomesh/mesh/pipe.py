@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echomesh.errors import BadMessage
 from echomesh.frames import Splitter, framed
+from echomesh.log.stretch import Stretch
 from echomesh.mesh import protocol
 from echomesh.mesh.bodies import Body
 from echomesh.mesh.codes import Command, ErrorCode, Status
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 
 LARGE_BYTES: Final = 64 << 10
+
+Piece = bytes | memoryview | Stretch
+
+
+def in_memory(piece: Piece) -> bytes | memoryview:
+    """What is to be sent, read if it is still in a file."""
+    return piece.read() if isinstance(piece, Stretch) else piece
 
 
 class Pipe(ABC):
@@ -45,7 +53,7 @@ class Pipe(ABC):
         """Of what waits for the disk and is not answered yet."""
         self.out_bytes = 0
         """Of output that was not taken yet."""
-        self._out: list[bytes | memoryview] = []
+        self._out: list[Piece] = []
 
     @property
     def paused(self) -> bool:
@@ -133,7 +141,7 @@ class Pipe(ABC):
         """Sends a message."""
         self.write(framed(protocol.encode(command, seq, body, status=status, error=error, description=description)))
 
-    def write(self, frame: bytes | memoryview) -> None:
+    def write(self, frame: Piece) -> None:
         """Sends a frame or a piece of one, with all others of this turn."""
         if self.closed:
             return
@@ -142,16 +150,16 @@ class Pipe(ABC):
         self._out.append(frame)
         self.out_bytes += len(frame)
 
-    def take_pieces(self) -> list[bytes | memoryview]:
+    def take_pieces(self) -> list[Piece]:
         """What is to be sent now: in one piece, unless it is so much that to copy it would cost more than it saves."""
         out, size = self._out, self.out_bytes
         self._out = []
         self.out_bytes = 0
-        return [b"".join(out)] if len(out) > 1 and size <= LARGE_BYTES else out
+        return [b"".join(map(in_memory, out))] if len(out) > 1 and size <= LARGE_BYTES else out
 
     def take_output(self) -> bytes:
         """What is to be sent now."""
-        return b"".join(self.take_pieces())
+        return b"".join(map(in_memory, self.take_pieces()))
 
     def close(self) -> None:
         """Ends the connection once its output is out."""

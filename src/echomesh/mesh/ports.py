@@ -11,6 +11,7 @@ from typing import Protocol
 from typing_extensions import Buffer
 
 from echomesh.log.staging import Committed, StageWriter
+from echomesh.log.stretch import Stretch
 from echomesh.log.view import TopicName
 from echomesh.mesh.bodies import Server
 from echomesh.native.log_pieces import Pieces
@@ -87,6 +88,10 @@ class LogPort(Protocol):
 
     def read(self, environment: str, topic: str, offset: int, *, max_bytes: int, max_records: int = 1 << 40) -> Records:
         """Records from the offset on; `OffsetsLost` and `LogCorrupt` name what can't be had."""
+        ...
+
+    def stretch(self, environment: str, topic: str, offset: int, until: int, most: int) -> Stretch | None:
+        """The same where they stand, unchecked; None where they have to be read."""
         ...
 
     @property

@@ -198,9 +198,17 @@ def parts(command: Command, seq: str, body: Body) -> tuple[bytes | memoryview, .
     return whole[:-2] + b"\xc6" + len(body.records).to_bytes(4, "big"), body.records
 
 
-def fetched_head(seq: str, log_id: bytes, offset: int, next_offset: int, size: int) -> bytes:
-    """The answer to a fetch, up to where its records begin, which have so many bytes: they are not copied into it."""
-    told = encode_value({"LogId": log_id, "Offset": offset, "NextOffset": next_offset, "Records": b""})
+def fetched_head(
+    seq: str, log_id: bytes, offset: int, next_offset: int, size: int, stage: tuple[int, int] | None = None
+) -> bytes:
+    """The answer to a fetch, up to where its records begin, which have so many bytes: they are not copied into it.
+
+    With `stage`, the shift and the time of rows of a stage.
+    """
+    entries: dict[str, object] = {"LogId": log_id, "Offset": offset, "NextOffset": next_offset}
+    if stage is not None:
+        entries |= {"Shift": stage[0], "Time": stage[1]}
+    told = encode_value(entries | {"Records": b""})
     # It ends with a bin of no bytes; the form for the largest ones serves for all.
     return b"".join((_BEGINS[Command.FETCH_RESPONSE], encode_value(seq), told[:-2], b"\xc6", size.to_bytes(4, "big")))
 

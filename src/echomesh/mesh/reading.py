@@ -13,10 +13,12 @@ from echomesh.mesh.refusal import failed
 from echomesh.topics import matches, parse_filter
 
 if TYPE_CHECKING:
+    from echomesh.log.stretch import Stretch
     from echomesh.mesh.connection import Connection
     from echomesh.mesh.session import Session
 
 MOST_BYTES: Final = 4 << 20
+LEAST_STRETCH: Final = 64 << 10
 MOST_TOPICS: Final = 10_000
 
 
@@ -84,6 +86,8 @@ def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> 
         connection.answer(message.command, message.seq, Fetched(log.log_id, body.offset, body.offset))
         return
     wanted = MOST_BYTES if body.max_bytes is None else min(max(body.max_bytes, 1), MOST_BYTES)
+    if body.unchecked and _sent(connection, message, session.environment, topic, body.offset, until, wanted):
+        return
     try:
         records = log.read(session.environment, topic, body.offset, max_bytes=wanted, max_records=until - body.offset)
     except (OffsetsLost, LogCorrupt) as lost:
@@ -95,7 +99,24 @@ def fetch(connection: Connection, message: Message, body: Fetch, now: float) -> 
     else:
         raw = records.raw()
         head = protocol.fetched_head(message.seq, log.log_id, body.offset, records.next_offset, len(raw))
-        connection.write((len(head) + len(raw)).to_bytes(LENGTH_BYTES, "big") + head)
-        connection.write(raw)
+        _write(connection, head, raw)
         return
     connection.answer(message.command, message.seq, answer)
+
+
+def _sent(
+    connection: Connection, message: Message, environment: str, topic: str, offset: int, until: int, most: int
+) -> bool:
+    """Answers with a stretch of a file, if that is worth while."""
+    log = connection.core.log
+    found = log.stretch(environment, topic, offset, until, most)
+    if found is None or len(found) < LEAST_STRETCH:
+        return False
+    stage = (found.shift, found.time_ns) if found.time_ns >= 0 else None
+    _write(connection, protocol.fetched_head(message.seq, log.log_id, offset, found.until, len(found), stage), found)
+    return True
+
+
+def _write(connection: Connection, head: bytes, records: memoryview | Stretch) -> None:
+    connection.write((len(head) + len(records)).to_bytes(LENGTH_BYTES, "big") + head)
+    connection.write(records)

@@ -19,6 +19,7 @@ from echomesh.mesh.bridging import Bridge
 from echomesh.mesh.core import MeshCore
 from echomesh.mesh.log_port import AsyncLogPort
 from echomesh.mesh.options import MeshOptions
+from echomesh.mesh.outlet import Outlet
 from echomesh.mesh.pipe import Pipe
 from echomesh.mesh.ports import AccessPort, Login, Logins, StatePort
 
@@ -211,6 +212,7 @@ class _Wire(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(HIGH_WATER)
+        self._outlet = Outlet(self.transport)
         address = transport.get_extra_info("peername")
         host = address[0] if isinstance(address, tuple) else "local"
         now = self.server._loop.time()
@@ -263,11 +265,7 @@ class _Wire(asyncio.BufferedProtocol):
             transport.abort()
         if transport.is_closing():
             return
-        pieces = connection.take_pieces()
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        elif pieces:
-            transport.writelines(pieces)
+        self._outlet.send(connection.take_pieces())
         if connection.closing:
             transport.close()
         elif not self.reading and not connection.paused:
@@ -296,6 +294,7 @@ class _Wire(asyncio.BufferedProtocol):
             self.server.flush_soon()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._outlet.close()
         if self.connection is not None:
             self.connection.lost(self.server._loop.time())
             self.server._progress.set()

@@ -95,19 +95,17 @@ def as_records(const uint8_t[::1] rows, int64_t shift, int64_t time_ns, bint sea
 
 
 def mark_rows(Records records not None, int64_t position, int64_t mark, int64_t step, list marks not None) -> int:
-    """Adds (number, position) of a row in each `step` bytes, from the position `mark` on; where the next one is due.
+    """Adds (offset, position) of a record in each `step` bytes, from the position `mark` on; where the next one is due.
 
     `position` is that of the records' buffer in the file.
     """
     cdef Py_ssize_t i
-    cdef int64_t at, topic
+    cdef int64_t at
     for i in range(records.count):
         at = position + records.starts[i]
-        if at >= mark and records.first + i > 0:
-            memcpy(&topic, records.base + records.starts[i] + 16, 8)
-            if topic >= 0:      # the end of the stage is none of its rows
-                marks.append((records.first + i, at))
-                mark = at + step
+        if at >= mark:
+            marks.append((records.first + i, at))
+            mark = at + step
     return mark
 
 

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from echomesh.log.topic_reader import Place
+    from echomesh.log.place import Place
 
 _NUMBERS: Final = struct.Struct("<iqqqqqqi")
 

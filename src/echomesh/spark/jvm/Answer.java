@@ -20,6 +20,8 @@ final class Answer {
     long next;
     int records; // where they stand, and end
     int end;
+    long shift; // of rows of a stage: what is added to their numbers
+    long timeNs = -1; // and when all of them were appended
     boolean lost; // there are none, since they can't be had any more
     private final Chunk chunk;
     private final int size;
@@ -51,6 +53,10 @@ final class Answer {
             offset = number();
         } else if (name.equals("NextOffset")) {
             next = number();
+        } else if (name.equals("Shift") && peek() != 0xC0) {
+            shift = number();
+        } else if (name.equals("Time") && peek() != 0xC0) {
+            timeNs = number();
         } else if (name.equals("Records")) {
             int length = bin();
             records = p;

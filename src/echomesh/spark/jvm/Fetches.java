@@ -112,7 +112,7 @@ final class Fetches implements Source {
         at = found.records;
         end = found.end;
         next = found.next;
-        records.turn(place, start);
+        records.turn(start, found.shift, found.timeNs);
         return true;
     }
 

@@ -1,7 +1,5 @@
 package echomesh;
 
-import java.util.zip.CRC32C;
-
 import org.apache.spark.unsafe.Platform;
 
 /** A run of stored records, which becomes rows. The layout is in docs/format-log.md. */
@@ -13,16 +11,16 @@ final class Records {
     long expected; // the offset of the next one
     boolean bad; // it is not what should be there
     boolean odd; // Python has to look at it
-    private final CRC32C sum = new CRC32C();
+    private final Chain chain = new Chain();
     private Chunk chunk;
     private long shift; // in a stage: what is added to its rows' numbers
     private long timeNs = -1; // and when all of them were appended
 
-    /** Those that come now are of this place, and the first one has this offset. */
-    void turn(Place place, long first) {
-        shift = place.shift;
-        timeNs = place.timeNs;
+    /** Those that come now begin with this offset; if they are rows of a stage, with the shift and time of that. */
+    void turn(long first, long shift, long timeNs) {
         expected = first;
+        this.shift = shift;
+        this.timeNs = timeNs;
     }
 
     /** Adds those from `at` on, as far as they are whole, belong before `until` and find room; where it stopped. */
@@ -31,15 +29,30 @@ final class Records {
         bad = false;
         odd = false;
         while (expected < until && rows.count < Rows.MOST) {
-            int length = record(at, end - at);
-            bad = length < 0;
-            if (length <= 0) break;
-            if (expected >= start && !rows.add(at + bodyAt(at), at + lengthAt(at), timeAt(at))) {
-                odd = true;
-                break;
+            chain.begin(chunk);
+            long room = Math.min(until - expected, Rows.MOST - rows.count);
+            int length = 0;
+            while (chain.count < room && chain.hasRoom()) {
+                length = record(at, end - at, expected + chain.count);
+                if (length <= 0) break;
+                chain.add(at, intAt(at), intAt(at + 4));
+                at += length;
             }
-            at += length;
-            expected++;
+            int good = chain.good();
+            bad = length < 0 || good < chain.count;
+            for (int i = 0; i < good; i++) {
+                int begin = chain.begin(i);
+                if (expected >= start && !rows.add(begin + bodyAt(begin), chain.end(i), timeAt(begin))) {
+                    odd = true;
+                    good = i;
+                }
+                expected += odd ? 0 : 1;
+            }
+            if (good < chain.count) {
+                chain.restore(good);
+                return chain.begin(good);
+            }
+            if (length <= 0) break;
         }
         return at;
     }
@@ -49,30 +62,20 @@ final class Records {
         return (Platform.getInt(null, chunk.memory) + 7 & ~7) + HEADER;
     }
 
-    /** The bytes that the record takes; 0 when it goes on behind the end, -1 when it is not what should be there. */
-    private int record(int at, int left) {
+    /** The bytes that the record takes, if its sum is right; 0 when it goes on behind the end, -1 when it is another one. */
+    private int record(int at, int left, long offset) {
         if (left < HEADER) return 0;
-        int length = lengthAt(at);
+        int length = intAt(at);
         if (length < HEADER || length > MOST_BYTES) return -1;
         int padded = length + 7 & ~7;
         if (padded > left) return 0;
         int flags = intAt(at + 24);
         if (flags < 0 || flags > 1 || flags == 1 && length < HEADER + ORIGIN) return -1;
-        if (longAt(at + 8) != expected - shift) return -1;
+        if (longAt(at + 8) != offset - shift) return -1;
         if (timeNs >= 0 && longAt(at + 16) != 0) return -1;
         // What fills it up is zeros: the bytes of its last word from the length on.
         if (length < padded && longAt(at + padded - 8) >>> 64 - 8 * (padded - length) != 0) return -1;
-        // The sum is of the length and of what follows the sum: with the length in its place they are one piece.
-        int wanted = intAt(at + 4);
-        Platform.putInt(null, chunk.memory + at + 4, length);
-        sum.reset();
-        sum.update(chunk.bytes(at + 4, at + length));
-        Platform.putInt(null, chunk.memory + at + 4, wanted);
-        return (int) sum.getValue() == wanted ? padded : -1;
-    }
-
-    private int lengthAt(int at) {
-        return intAt(at);
+        return padded;
     }
 
     private int bodyAt(int at) {

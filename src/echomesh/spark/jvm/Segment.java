@@ -39,7 +39,7 @@ final class Segment implements Source {
         place = next;
         checked = false;
         position = place.position;
-        records.turn(place, place.first);
+        records.turn(place.first, place.shift, place.timeNs);
         long[] known = (long[]) ENDS.get(place.path);
         remembered = known != null && known[0] > place.first && known[0] <= place.start;
         if (remembered) {

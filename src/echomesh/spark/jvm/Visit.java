@@ -42,8 +42,7 @@ final class Visit {
             entry("ClientId", server.clientId);
             entry("Environment", server.environment);
             entry("Purpose", 0); // to subscribe, which reads
-            text("IsServer");
-            request.put((byte) 0xC2);
+            entry("IsServer", false);
             entry("Ticket", server.ticket);
             send();
             Answer welcome = receive();
@@ -94,13 +93,14 @@ final class Visit {
 
     /** Asks for records, for about so many bytes at the most. */
     void ask(String topic, long from, long until, int most) throws IOException {
-        begin(FETCH, 6);
+        begin(FETCH, 7);
         entry("ClientId", server.clientId);
         entry("SessionId", sessionId);
         entry("Topic", topic);
         entry("Offset", from);
         entry("Until", until);
         entry("MaxBytes", most);
+        entry("Unchecked", true);
         send();
     }
 
@@ -149,6 +149,11 @@ final class Visit {
     private void entry(String name, long value) {
         text(name);
         number(value);
+    }
+
+    private void entry(String name, boolean value) {
+        text(name);
+        request.put((byte) (value ? 0xC3 : 0xC2));
     }
 
     private void text(String value) {
