@@ -6,7 +6,6 @@ slower ones bring as late.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time_ns
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from echomesh.errors import EchomeshError
 from echomesh.log.arrow import Builder
+from echomesh.native.spark_plan import rows_of
 from echomesh.spark.options import LAST_US
 from echomesh.spark.reach import Range, Reach
 
@@ -46,11 +46,11 @@ class Cutter:
         self.last_us = 0
         self.width_us = _SECOND_US
 
-    def cut(self, ranges: Sequence[Range], limits: Limits) -> list[Range]:
-        """The ranges within the limits; at least one event stays if there is one."""
-        full = [one for one in ranges if one.start < one.until]
+    def cut(self, ranges: list[Range], limits: Limits) -> list[Range]:
+        """The ranges within the limits, these if they are; at least one event stays if there is one."""
+        full = [one for one in ranges if one[1] < one[2]]
         if not full or self._share(full, limits) <= 1.0:
-            return list(ranges)
+            return ranges
         search = _Search(self, full, limits)
         untils = search.untils()
         if self.last_us:
@@ -58,8 +58,8 @@ class Cutter:
         self.last_us = search.found_us
         return [Range(one.topic, one.start, untils.get(one.topic, one.until)) for one in ranges]
 
-    def _share(self, ranges: Sequence[Range], limits: Limits) -> float:
-        rows = sum(one.until - one.start for one in ranges)
+    def _share(self, ranges: list[Range], limits: Limits) -> float:
+        rows = rows_of(ranges)
         found = rows / limits.rows if limits.rows else 0.0
         if limits.size and found <= 1.0 and rows:
             found = max(found, sum(self.reach.sizes(ranges)) / limits.size)

@@ -14,6 +14,7 @@ from echomesh.log import LogReader, Records, TopicReader, arrow
 from echomesh.log.handles import allowed
 from echomesh.log.layout import parquet_name
 from echomesh.log.segments import listed
+from echomesh.native.spark_plan import told
 from echomesh.spark.garbage import settle
 from echomesh.spark.places import Places, Spot, spot_of
 from echomesh.spark.reach import Range
@@ -188,14 +189,13 @@ class _Spots:
 
     def of(self, topics: _Topics, ranges: Sequence[Range]) -> Places:
         """Where the events of each range stand."""
-        now, known, found = monotonic(), self.known, Places()
-        for number, one in enumerate(ranges):
-            topic, start, until = one
-            kept = known.get(topic)
-            if kept is not None and until - NEAR_EVENTS <= kept[0].first <= start and now < kept[1]:
-                found.add(number, start, until, kept[0])
-            else:
-                self._look(topics[topic], number, one, found)
+        found = Places()
+
+        def look(number: int, one: Range) -> None:
+            self._look(topics[one.topic], number, one, found)
+
+        events = told(ranges, self.known, monotonic(), NEAR_EVENTS, found.pieces, look)
+        found.known += events  # `look` adds to it too
         return found
 
     def _look(self, topic: TopicReader, number: int, wanted: Range, found: Places) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from echomesh.native.spark_plan import guessed
 from echomesh.spark.reach import Range
 
 TOPICS_AT_ONCE: Final = 64  # that are looked into in one call: those with most events
+ENOUGH: Final = 256  # topics that were looked into: others with few events are taken to be like them
 FEW: Final = 64  # events for which one look will do, and after which to look again
 PARTS: Final = (0.0, 1 / 64, 1 / 8, 1 / 2)  # where to look: batches are cut from the beginning of a range
 USUAL_BYTES: Final = 512.0
@@ -21,11 +24,6 @@ class _Seen(NamedTuple):
 
     marks: list[tuple[int, float]]
     until: int
-
-    def fits(self, wanted: Range) -> bool:
-        """Whether it still tells something of this range."""
-        begin = self.marks[0][0]
-        return wanted.start - begin <= FEW and wanted.until - self.until <= max(FEW, self.until - begin)
 
     def size(self, wanted: Range) -> float:
         """The bytes of the range."""
@@ -52,21 +50,20 @@ class Sizes:
     def of(self, ranges: Sequence[Range]) -> list[int]:
         """About how many bytes each of these has."""
         if ranges != self.last[0]:  # a batch is measured once where it ends, and once for its tasks
-            self.last = list(ranges), self._of(ranges)
+            known = list(ranges)
+            self.last = known, self._of(known)
         return self.last[1]
 
-    def _of(self, ranges: Sequence[Range]) -> list[int]:
-        seen_of = self.seen.get
-        new = [one for one in ranges if (seen := seen_of(one.topic)) is None or not seen.fits(one)]
-        for one in sorted(new, key=lambda one: one.start - one.until)[:TOPICS_AT_ONCE]:
+    def _of(self, ranges: list[Range]) -> list[int]:
+        sizes, new = guessed(ranges, self.seen, self.usual, FEW)
+        if len(self.seen) >= ENOUGH:
+            new = [one for one in new if one.until - one.start > FEW]
+        looked = heapq.nsmallest(TOPICS_AT_ONCE, new, key=lambda one: one.start - one.until)
+        for one in looked:
             if (seen := self._looked(one)) is not None:
                 self.seen[one.topic] = seen
                 self.usual += (seen.marks[0][1] - self.usual) / min(len(self.seen), 100)
-        usual = self.usual
-        return [
-            round((one.until - one.start) * usual if (seen := seen_of(one.topic)) is None else seen.size(one))
-            for one in ranges
-        ]
+        return guessed(ranges, self.seen, self.usual, FEW)[0] if looked else sizes
 
     def _looked(self, one: Range) -> _Seen | None:
         rows = one.until - one.start

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from echomesh.errors import DataLoss
+from echomesh.native.spark_plan import grown
 from echomesh.spark import columns, options, starts
 from echomesh.spark.cut import Cutter, Limits
 from echomesh.spark.garbage import settle_once
@@ -109,16 +110,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, before: Offsets, bounds: Bounds, limit: ReadLimit) -> Offsets:
         self.seen = bounds
-        ranges = self._ranges(before, bounds, self.target)
+        ranges, events = self._grown(before, bounds)
         if not isinstance(limit, ReadAllAvailable):
-            ranges = self.cutter.cut(ranges, self._limits(limit))
-        begin = before.topics if before.log_id == self.reach.log_id else {}
-        events = sum(max(0, one.until - begin.get(one.topic, one.start)) for one in ranges)  # those that are lost too
+            cut = self.cutter.cut(ranges, self._limits(limit))
+            if cut is not ranges:
+                ranges, events = cut, self._events(before, cut)
         others = before.topics.keys() - bounds.keys()
         kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges}, events)
         self.measured = _Measured(before, after, ranges)
         return after
+
+    def _grown(self, before: Offsets, bounds: Bounds) -> tuple[list[Range], int]:
+        # The usual case is a loop over thousands of topics.
+        if self.target is None and before.log_id == self.reach.log_id:
+            plain = grown(dict(before.topics), dict(bounds), Range)
+            if plain is not None:
+                return plain
+        ranges = self._ranges(before, bounds, self.target)
+        return ranges, self._events(before, ranges)
+
+    def _events(self, before: Offsets, ranges: list[Range]) -> int:
+        # Those that are lost too.
+        begin = before.topics if before.log_id == self.reach.log_id else {}
+        return sum(max(0, one.until - begin.get(one.topic, one.start)) for one in ranges)
 
     def _limits(self, limit: ReadLimit) -> Limits:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets

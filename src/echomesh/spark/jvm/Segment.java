@@ -13,9 +13,11 @@ import org.apache.spark.unsafe.Platform;
 final class Segment implements Source {
     private static final int KNOWN = 1 << 16;
     private static final int PAGE = 4096;
+    private static final int LITTLE = 128;
     private static final int NEAR = 4 * PAGE; // from the file's begin: all from there on is read at once
 
-    // Where the last task that read a file came to an end: the next one begins there, and need not look for it.
+    // Where the last task that read a file came to an end, and how many bytes a record had: the next one begins there, and
+    // need not look for it.
     private static final ConcurrentHashMap ENDS = new ConcurrentHashMap();
 
     private final Records records = new Records();
@@ -26,6 +28,7 @@ final class Segment implements Source {
     private boolean checked; // it begins as it should, so it is that file
     private boolean remembered; // the position may be of another file, which had the same name
     private boolean whole; // a few pages are not enough
+    private long typical; // bytes of a record, by those that were read last; 0 where that is not known
 
     // Not kept open for the next task: Spark starts processes for its checkpoints, and those go through all open files.
     @Override public boolean turn(int number, Place next) throws IOException {
@@ -41,6 +44,7 @@ final class Segment implements Source {
         position = place.position;
         records.turn(place.first, place.shift, place.timeNs);
         long[] known = (long[]) ENDS.get(place.path);
+        typical = known == null ? 0 : known[2];
         remembered = known != null && known[0] > place.first && known[0] <= place.start;
         if (remembered) {
             records.expected = known[0];
@@ -73,8 +77,10 @@ final class Segment implements Source {
             int there = load(position - begin, begin + most);
             if (!checked && !isIt(begin > 0)) return GONE;
             rows.begin(chunk.memory, start);
+            long before = records.expected;
             int at = records.add(rows, chunk, begin, there, start, place.until);
             position += at - begin;
+            if (records.expected > before) typical = (at - begin) / (records.expected - before);
             if (rows.count > 0) break;
             if (records.odd) return ODD_EVENT;
             if (records.expected == place.until || records.bad || there < begin + most) return GONE;
@@ -83,7 +89,7 @@ final class Segment implements Source {
         }
         if (records.expected == place.until) {
             if (ENDS.size() > KNOWN) ENDS.clear();
-            ENDS.put(place.path, new long[] {records.expected, position});
+            ENDS.put(place.path, new long[] {records.expected, position, typical});
         }
         return GOOD;
     }
@@ -109,10 +115,14 @@ final class Segment implements Source {
         chunk = Chunk.take(needed);
     }
 
-    /** Of a few events not many pages are read: there may be thousands of topics with one each. */
+    /**
+     * Of a few events not many bytes are read: there may be thousands of topics with one each. What stands behind the last
+     * one costs most: the system makes pages for what is reserved and not written.
+     */
     private int wanted() {
-        long left = Math.max(place.until - records.expected, 4);
-        return whole || left > chunk.size / PAGE - 4 ? chunk.size : (int) left * PAGE;
+        long left = place.until - records.expected;
+        long guess = typical > 0 ? left * (typical + typical / 4) + LITTLE : Math.max(left, 4) * PAGE;
+        return whole || guess > chunk.size - NEAR ? chunk.size : (int) guess;
     }
 
     private int load(long from, int most) throws IOException {

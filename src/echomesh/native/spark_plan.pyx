@@ -1,0 +1,106 @@
+"""Loops over all topics of a stream, of which there may be thousands in each batch: what is new, how large it is, and where
+it stands. Whatever is not plain is left to Python.
+
+A range is a tuple of topic, first offset, and the offset behind the last.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+cdef enum:
+    NUMBERS = 6     # of a place: start, until, position, first, shift, time
+
+
+def grown(dict begin not None, dict bounds not None, type make not None):
+    """(ranges, events) from where each topic was read up to its end, those without events too if they were read before.
+
+    `make` is the kind of a range. None when a topic is gone, or was read from where it has no events now.
+    """
+    cdef list found = []
+    cdef PyObject *read
+    cdef int64_t earliest, end, at, events = 0
+    cdef Py_ssize_t known = 0
+    new = tuple.__new__
+    for topic, state in bounds.items():
+        earliest, end = (<tuple>state)[0], (<tuple>state)[1]
+        at = earliest
+        read = PyDict_GetItem(begin, topic)
+        if read != NULL:
+            at = <object>read
+            known += 1
+        if at < earliest or at > end:
+            return None
+        if at < end or read != NULL:
+            found.append(new(make, (topic, at, end)))
+            events += end - at
+    return (found, events) if known == len(begin) else None
+
+
+def rows_of(list ranges not None) -> int:
+    """The events of all ranges."""
+    cdef int64_t total = 0
+    for one in ranges:
+        total += <int64_t>(<tuple>one)[2] - <int64_t>(<tuple>one)[1]
+    return total
+
+
+def guessed(list ranges not None, dict seen not None, double usual, int64_t few) -> tuple:
+    """(sizes, new): about how many bytes each has, and those of which nothing fitting was seen: see `Sizes`."""
+    cdef list sizes = [], new = []
+    cdef PyObject *known
+    cdef list marks
+    cdef int64_t start, until, begin, looked
+    for one in ranges:
+        start, until = (<tuple>one)[1], (<tuple>one)[2]
+        known = PyDict_GetItem(seen, (<tuple>one)[0])
+        if known == NULL:
+            new.append(one)
+            sizes.append(round((until - start) * usual))
+            continue
+        marks, looked = (<tuple>known)[0], (<tuple>known)[1]
+        begin = (<tuple>marks[0])[0]
+        if start - begin > few or until - looked > max(few, looked - begin):
+            new.append(one)
+        if len(marks) == 1:
+            sizes.append(round(max(<int64_t>0, until - start) * <double>(<tuple>marks[0])[1]))
+        else:
+            sizes.append(round((<object>known).size(one)))
+    return sizes, new
+
+
+def told(ranges not None, dict known not None, double now, int64_t near, list pieces not None, look) -> int:
+    """Adds where the events of each range stand, as Place.java reads it; of how many that was known.
+
+    `known` has spots and how long they are good, by topic: a range that begins behind one, and not far, stands there.
+    `look(number, range)` deals with the others.
+    """
+    cdef int64_t numbers[NUMBERS]
+    cdef char packed[4 + NUMBERS * 8 + 4]
+    cdef int32_t number = 0, size
+    cdef int64_t events = 0, start, until, first
+    cdef PyObject *kept
+    cdef PyObject *spot
+    for one in ranges:
+        start, until = (<tuple>one)[1], (<tuple>one)[2]
+        kept = PyDict_GetItem(known, (<tuple>one)[0])
+        if kept != NULL:
+            spot = <PyObject *>(<tuple>kept)[0]
+            first = (<tuple>spot)[1]
+            if until - near <= first <= start and now < <double>(<tuple>kept)[1]:
+                numbers[0], numbers[1], numbers[2] = start, until, (<tuple>spot)[0]
+                numbers[3], numbers[4], numbers[5] = first, (<tuple>spot)[2], (<tuple>spot)[3]
+                size = (<tuple>spot)[4]
+                memcpy(packed, &number, 4)
+                memcpy(packed + 4, numbers, NUMBERS * 8)
+                memcpy(packed + 4 + NUMBERS * 8, &size, 4)
+                pieces.append(PyBytes_FromStringAndSize(packed, sizeof(packed)))
+                pieces.append((<tuple>spot)[5])
+                events += until - start
+                number += 1
+                continue
+        look(number, one)
+        number += 1
+    return events

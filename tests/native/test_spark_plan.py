@@ -1,0 +1,100 @@
+"""Loops over thousands of topics find what plain Python finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echomesh.native.spark_plan import grown, guessed, rows_of, told
+from echomesh.spark.places import Places, Spot, spot_at_server
+from echomesh.spark.reach import Range
+from echomesh.spark.sizing import FEW, Sizes, _Seen
+
+TOPICS = st.sampled_from([f"t/{number}" for number in range(12)])
+OFFSETS = st.integers(0, 300)
+BOUNDS = st.dictionaries(TOPICS, st.tuples(OFFSETS, OFFSETS).map(lambda two: (min(two), max(two))))
+RANGES = st.lists(st.builds(Range, TOPICS, OFFSETS, OFFSETS).filter(lambda one: one.start <= one.until), max_size=20)
+
+
+@given(begin=st.dictionaries(TOPICS, OFFSETS), bounds=BOUNDS)
+def test_what_has_grown_is_told_or_left_to_python(begin: dict[str, int], bounds: dict[str, tuple[int, int]]) -> None:
+    found = grown(begin, bounds, Range)
+    none = (1, 0)
+    plain = all(bounds.get(topic, none)[0] <= at <= bounds.get(topic, none)[1] for topic, at in begin.items())
+    if not plain:
+        assert found is None
+        return
+    wanted = [
+        Range(topic, begin.get(topic, earliest), end)
+        for topic, (earliest, end) in bounds.items()
+        if topic in begin or earliest < end
+    ]
+    assert found == (wanted, sum(one.until - one.start for one in wanted))
+    assert all(type(one) is Range for one in found[0])
+    assert rows_of(found[0]) == found[1]
+
+
+def seen_of() -> st.SearchStrategy[_Seen]:
+    marks = st.lists(st.tuples(OFFSETS, st.floats(1, 5000)), min_size=1, max_size=4).map(sorted)
+    return st.builds(_Seen, marks, st.integers(300, 600))
+
+
+@given(ranges=RANGES, seen=st.dictionaries(TOPICS, seen_of()), usual=st.floats(1, 1000))
+def test_sizes_are_guessed_from_what_was_seen(ranges: list[Range], seen: dict[str, _Seen], usual: float) -> None:
+    sizes, new = guessed(ranges, seen, usual, FEW)
+    assert sizes == [
+        round((one.until - one.start) * usual if one.topic not in seen else seen[one.topic].size(one)) for one in ranges
+    ]
+    for one in ranges:
+        known = seen.get(one.topic)
+        begin = known.marks[0][0] if known is not None else 0
+        fits = known is not None and (
+            one.start - begin <= FEW and one.until - known.until <= max(FEW, known.until - begin)
+        )
+        assert (one in new) != fits
+
+
+def test_topics_with_few_events_are_not_looked_into_for_ever() -> None:
+    looked = []
+
+    def look(topic: str, start: int, until: int) -> float:
+        looked.append(topic)
+        return 100.0
+
+    sizes, found = Sizes(look), []
+    for batch in range(20):
+        found = sizes.of([Range(f"t/{number}", batch, batch + 1) for number in range(1000)])
+    assert 256 <= len(looked) < 400
+    assert all(90 < size < 130 for size in found)
+    sizes.of([Range("large", 0, 10_000)])
+    assert looked[-1] == "large"
+
+
+@given(
+    ranges=RANGES,
+    known=st.dictionaries(TOPICS, st.tuples(st.integers(0, 300), st.sampled_from([1.0, 9.0]))),
+    near=st.integers(0, 300),
+)
+def test_places_are_told_as_one_by_one(ranges: list[Range], known: dict[str, tuple[int, float]], near: int) -> None:
+    spots: dict[str, Any] = {}
+    for topic, (first, good_until) in known.items():
+        spots[topic] = Spot(8 * first, first, 3, -1, len(topic), topic.encode()), good_until
+    wanted, found, asked = Places(), Places(), []
+    for number, one in enumerate(ranges):
+        kept = spots.get(one.topic)
+        if kept is not None and one.until - near <= kept[0].first <= one.start and kept[1] > 5.0:
+            wanted.add(number, one.start, one.until, kept[0])
+        else:
+            asked.append((number, one))
+            wanted.add(number, one.start, one.until, spot_at_server(one.topic), known=False)
+    left = list(asked)
+
+    def look(number: int, one: Range) -> None:
+        assert (number, one) == left.pop(0)
+        found.add(number, one.start, one.until, spot_at_server(one.topic), known=False)
+
+    assert told(ranges, spots, 5.0, near, found.pieces, look) == wanted.known
+    assert not left
+    assert found.packed() == wanted.packed()
