@@ -271,10 +271,7 @@ class Offsets(Body):
 
 
 class Fetch(Body):
-    """Records as they are stored, from `offset` on and before `until`, about `max_bytes` of them.
-
-    Who says `unchecked` checks their sums, and takes those of a stage as they stand there.
-    """
+    """Records as they are stored, from `offset` on and before `until`; `unchecked` is for who checks their sums."""
 
     client_id: str
     session_id: str
@@ -288,8 +285,7 @@ class Fetch(Body):
 class Fetched(Body):
     """`records` is a run of stored records (see the format of the log), or `lost` says which can't be had.
 
-    `why` is then `gone` (retention), `hole` (lost in an unclean stop) or `corrupt`. Rows of a stage come with what is
-    to be added to their numbers, and the time of all of them.
+    `why` is then `gone` (retention), `hole` (an unclean stop) or `corrupt`. With `shift` and `time` they are a stage's.
     """
 
     log_id: bytes
