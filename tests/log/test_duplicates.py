@@ -130,6 +130,22 @@ def test_a_large_window_agrees_with_a_dictionary() -> None:
     assert budget.used == 0
 
 
+def test_a_window_that_grows_when_its_oldest_are_gone_keeps_the_others() -> None:
+    """Its entries stand around the ring's end then, and half of them move."""
+    age = 200_000
+    window = Window(WindowBudget(1 << 30), bytes(16), 1 << 20, age)
+    first_ones, pause = 100_000, 160_000
+    times = [*range(first_ones), *(pause + number // 4 for number in range(400_000))]
+    for number, now in enumerate(times):
+        assert window.find(event(number % 50, f"/{number // 50}"), now) == -1
+        window.enter(number, now)
+    last = times[-1]
+    assert len(window) == sum(now >= last - age for now in times)
+    for number in range(0, len(times), 61):
+        expected = number if times[number] >= last - age else -1
+        assert window.find(event(number % 50, f"/{number // 50}"), last) == expected
+
+
 @pytest.mark.parametrize("level", ["os", "none"])
 def test_duplicates_are_recognized_at_the_other_levels_too(tmp_path: Path, level: str) -> None:
     with TopicLog(tmp_path, options()) as log:

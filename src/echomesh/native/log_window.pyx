@@ -1,7 +1,7 @@
 """The duplicate window: which events a topic has taken lately, known by 128-bit hashes of their source and id."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -13,7 +13,8 @@ cdef extern from "<sys/mman.h>" nogil:
     void *mmap(void *start, size_t size, int protection, int flags, int fd, int64_t offset)
     int munmap(void *start, size_t size)
     int madvise(void *start, size_t size, int advice)
-    int MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE
+    void *mremap(void *start, size_t size, size_t wanted, int flags, void *target)
+    int MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE
     void *MAP_FAILED
 
 cdef enum:
@@ -51,6 +52,25 @@ cdef void let_go(void *made, size_t size) noexcept nogil:
         free(made)
     elif made != NULL:
         munmap(made, in_large_pages(size))
+
+
+cdef void *widened(void *made, size_t size, size_t wanted) noexcept nogil:
+    # What `spacious` gave, or NULL, with more room behind it; NULL, and nothing has changed, when there is none. Large ones
+    # keep their pages: to have as many again, and to copy, kept an event loop from its work for milliseconds.
+    cdef size_t whole = in_large_pages(size)
+    cdef void *larger
+    if wanted < LARGE_PAGE:
+        return realloc(made, wanted)
+    larger = spacious(wanted)
+    if larger == NULL or made == NULL:
+        return larger
+    if size < LARGE_PAGE:
+        memcpy(larger, made, size)
+        free(made)
+    elif mremap(made, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED, larger) == MAP_FAILED:
+        munmap(larger, in_large_pages(wanted))
+        return NULL
+    return larger
 
 
 cdef size_t in_large_pages(size_t size) noexcept nogil:
@@ -196,16 +216,15 @@ cdef class Window:
         cdef uint32_t *table
         if self.budget.used + more > self.budget.limit or room > LARGEST:
             return False
-        ring = <seen_t *>spacious(ring_bytes(room))
         table = <uint32_t *>spacious(table_bytes(room))
-        if ring == NULL or table == NULL:
-            let_go(ring, ring_bytes(room))
+        ring = <seen_t *>widened(self.ring, ring_bytes(self.room), ring_bytes(room)) if table != NULL else NULL
+        if ring == NULL:
             let_go(table, table_bytes(room))
             return False
         memset(table, 0, table_bytes(room))
         for i in range(self.first, self.last):
-            ring[i & (room - 1)] = self.ring[i & (self.room - 1)]
-        let_go(self.ring, ring_bytes(self.room))
+            if i & self.room:
+                ring[i & (room - 1)] = ring[i & (self.room - 1)]
         let_go(self.table, table_bytes(self.room))
         self.ring = ring
         self.table = table
