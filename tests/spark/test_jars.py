@@ -81,7 +81,8 @@ def test_a_session_has_it_among_the_jars_that_it_names() -> None:
 
 def test_several_that_make_it_at_once_get_the_same(cache: Path) -> None:
     program = "from echomesh.spark import jar; print(jar())"
-    environment = {**os.environ, "JAVA_HOME": find_java(), "PYTHONPATH": str(ROOT / "src")}
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT / "src"))))  # that of another PySpark
+    environment = {**os.environ, "JAVA_HOME": find_java(), "PYTHONPATH": path}
     makers = [
         subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)

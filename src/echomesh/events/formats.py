@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from echomesh.errors import BadEvent, BadEventData, BadEventEncoding, UsageError
-from echomesh.events.rules import MAX_ATTRIBUTES, Attribute, canonical, is_json
+from echomesh.events.rules import MAX_ATTRIBUTES, Attribute, canonical, check_media_type, is_json
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -94,12 +94,19 @@ def from_json(text: bytes | str) -> tuple[dict[str, Any], bytes | str | None]:
         return attributes, _from_base64(encoded_text)
     if data is None:
         return attributes, None
-    if is_json(attributes.setdefault("datacontenttype", JSON)):
+    if is_json(_declared(attributes)):
         return attributes, bytes(data)
     value = decode_json(memoryview(data).tobytes())
     if not isinstance(value, str):
         raise BadEventData(attributes["datacontenttype"], "must be a JSON string, or come as data_base64")
     return attributes, value
+
+
+def _declared(attributes: dict[str, Any]) -> str:
+    """The type of data that came without saying how it is written: JSON, unless another one is named."""
+    datacontenttype: str = attributes.setdefault("datacontenttype", JSON)
+    check_media_type(datacontenttype)
+    return datacontenttype
 
 
 def to_http(attributes: Mapping[str, Attribute], payload: bytes | str | None) -> tuple[dict[str, str], bytes]:
@@ -166,7 +173,7 @@ def from_sdk(event: BaseCloudEvent) -> tuple[dict[str, Any], bytes | str | None]
         return attributes, data
     if isinstance(data, bytearray):
         return attributes, bytes(data)
-    datacontenttype = attributes.setdefault("datacontenttype", JSON)
+    datacontenttype = _declared(attributes)
     if isinstance(data, str) and not is_json(datacontenttype):
         return attributes, data
     if not is_json(datacontenttype):
