@@ -293,7 +293,7 @@ cdef class Appends(Answers):
 
     def _kick(self) -> None:
         self.kicking = False
-        if self.waiting == 1 and self.commits.commit_alone():
+        if self.waiting > 0 and self.commits.commit_alone():
             self._pass()
         else:
             self.commits.kick(True, False, 0, 0)

@@ -28,6 +28,10 @@ cdef enum:
     ALONE_NS = 1000000          # a disk that takes longer for a commit is not waited for by an event loop,
     STALL_NS = 4000000          # and one that took this long just now
     STALL_PAUSE_NS = 1000000000 # not before this time is over
+    HOLD_NS = 150000            # how long at most a commit waits for half of as many as the one before had
+    LATE_NS = 60000             # a thread that was woken so long ago and has not begun waits for a core:
+    LATE_BYTES = 512 << 10      # so much the loop commits in its place,
+    LATE_WRITES = 8             # to so many segments
 
 
 cdef class Commits(Pushes):
@@ -134,6 +138,7 @@ cdef class Commits(Pushes):
         # they do, or half of it is done meanwhile; when it is quicker, two half-full frames, one filling while the other
         # is committed, get more done.
         cdef int64_t coming = self.answered, wait_ns = TURN_NS
+        cdef timespec until
         cdef bint overlap = (
             (not self.many or 2 * self.filling.ahead >= self.filling.write_count)
             and self.push_ns < self.turn_ns * (coming + self.filling.count)
@@ -146,10 +151,23 @@ cdef class Commits(Pushes):
         if self.turning:
             self.turning = False
             self.kicked = self.kicked or self.filling.count > 0
-        while not self.stopping and (self.leader or not self.kicked):
-            pthread_cond_wait(&self.work, &self.lock)
+        self.coming = coming
+        while not self.stopping and (self.leader or not self.kicked or self.holds()):
+            if self.leader or not self.kicked:
+                pthread_cond_wait(&self.work, &self.lock)
+            else:
+                until = after((self.kicked_ns + self.hold_ns() - em_now_ns()) * 1e-9)
+                pthread_cond_timedwait(&self.work, &self.lock, &until)
         self.kicked = False
         self.answered = 0
+
+    cdef int64_t hold_ns(self) noexcept nogil:
+        return min(self.push_ns // 2, HOLD_NS)
+
+    cdef bint holds(self) noexcept nogil:
+        # With the lock. Those who were answered over a network come back one behind the other: a commit for the first of
+        # them costs as much as one for half of them, and the others wait for it.
+        return 2 * self.filling.count < self.coming and em_now_ns() - self.kicked_ns < self.hold_ns()
 
     cdef void wait_for_turn(self, int64_t wait_ns) noexcept nogil:
         # With the lock. Where commits go to many segments, what has come so far is copied there meanwhile.
@@ -187,8 +205,10 @@ cdef class Commits(Pushes):
         # what they wanted. Without the one, and if the thread does not wait for the other, it sleeps on.
         cdef bint wakes
         pthread_mutex_lock(&self.lock)
-        wakes = work or self.turning
-        self.kicked = self.kicked or work
+        wakes = self.turning or (work and not (self.kicked and self.holds()))
+        if work and not self.kicked:
+            self.kicked = True
+            self.kicked_ns = em_now_ns()
         if turned:
             self.turning = self.in_turn = False
             if count > 0:
@@ -200,16 +220,16 @@ cdef class Commits(Pushes):
             pthread_cond_signal(&self.work)
 
     cdef bint commit_alone(self) except -1:
-        # For an event loop with a single append in flight and a quick disk: commits it here, without the way to the
-        # other thread and back, which takes half as long as the disk does. After a slow sync the loop does not risk
-        # another one for a while.
+        # For an event loop with a quick disk and a single append in flight: commits it here, without the way to the
+        # other thread and back, which takes half as long as the disk does. Or with more, when that thread has no core to
+        # run on: the loop has one. After a slow sync the loop does not risk another one for a while.
         cdef bint led = False
         cdef int status = 0
         cdef int64_t began = em_now_ns()
         with nogil:
             pthread_mutex_lock(&self.lock)
-            if (not self.leader and self.busy == NULL and self.filling.count == 1 and self.push_ns < self.alone_ns
-                    and began > self.alone_from):
+            if (not self.leader and self.busy == NULL and self.push_ns < self.alone_ns and began > self.alone_from
+                    and (self.filling.count == 1 or self.is_late(began))):
                 self.leader = self.quiet = led = True
             pthread_mutex_unlock(&self.lock)
             if led:
@@ -225,6 +245,12 @@ cdef class Commits(Pushes):
                     pthread_cond_signal(&self.work)
                 pthread_mutex_unlock(&self.lock)
         return led and status == 0
+
+    cdef bint is_late(self, int64_t now) noexcept nogil:
+        # With the lock: whether the thread was woken for what waits, and should have begun.
+        return (self.kicked and not self.turning and now - self.kicked_ns > LATE_NS
+                and self.filling.size <= LATE_BYTES and not self.filling.apart_bytes
+                and 0 < self.filling.write_count <= LATE_WRITES)
 
     def stop(self) -> None:
         """Ends `run` once nothing waits any more."""
