@@ -120,6 +120,33 @@ def test_one_append_at_a_time_is_committed_here_or_there(tmp_path: Path, alone_n
     assert stored(tmp_path, "a") == [b"%d" % i for i in range(200)]
 
 
+def test_a_loop_commits_in_place_of_a_thread_that_does_not_come(tmp_path: Path) -> None:
+    async def work(log: AsyncTopicLog) -> None:
+        assert await log.append("a", b"0") == 0
+        log.core.commits.alone_ns = 1 << 40
+        log.core.commits.stop()
+        await asyncio.to_thread(log._thread.join)
+        early = [log.append("a", b"%d" % i) for i in (1, 2)]
+        await asyncio.sleep(0.01)
+        assert not any(answer.done() for answer in early)
+        assert await log.append("a", b"3") == 3
+        assert [answer.result() for answer in early] == [1, 2]
+
+    with_log(tmp_path, work)
+    assert stored(tmp_path, "a") == [b"%d" % i for i in range(4)]
+
+
+def test_a_few_behind_many_are_not_kept_waiting_for_as_many(tmp_path: Path) -> None:
+    async def work(log: AsyncTopicLog) -> None:
+        log.core.commits.alone_ns = 0
+        for i in range(0, 1000, 100):
+            await asyncio.gather(*(log.append("a", b"x") for _ in range(98)))
+            await asyncio.sleep(0.001)
+            assert await asyncio.gather(*(log.append("a", b"y") for _ in range(2))) == [i + 98, i + 99]
+
+    with_log(tmp_path, work)
+
+
 def test_a_single_append_learns_that_the_disk_failed(tmp_path: Path) -> None:
     storage = FaultyStorage()
 
