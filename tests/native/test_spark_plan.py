@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echomesh.native.spark_plan import grown, guessed, rows_of, told
+from echomesh.native.spark_plan import ends, filled, grown, guessed, rows_of, told
 from echomesh.spark.places import Places, Spot, spot_at_server
 from echomesh.spark.reach import Range
 from echomesh.spark.sizing import FEW, Sizes, _Seen
@@ -34,6 +35,10 @@ def test_what_has_grown_is_told_or_left_to_python(begin: dict[str, int], bounds:
     assert found == (wanted, sum(one.until - one.start for one in wanted))
     assert all(type(one) is Range for one in found[0])
     assert rows_of(found[0]) == found[1]
+    assert filled(found[0]) == [one for one in wanted if one.start < one.until]
+    others = {"t/0": 7, "gone": 5}
+    assert ends(found[0], others) == others | {one.topic: one.until for one in wanted}
+    assert others == {"t/0": 7, "gone": 5}
 
 
 def seen_of() -> st.SearchStrategy[_Seen]:
@@ -41,9 +46,19 @@ def seen_of() -> st.SearchStrategy[_Seen]:
     return st.builds(_Seen, marks, st.integers(300, 600))
 
 
-@given(ranges=RANGES, seen=st.dictionaries(TOPICS, seen_of()), usual=st.floats(1, 1000))
-def test_sizes_are_guessed_from_what_was_seen(ranges: list[Range], seen: dict[str, _Seen], usual: float) -> None:
-    sizes, new = guessed(ranges, seen, usual, FEW)
+def test_a_range_of_another_kind_is_not_made() -> None:
+    class Other(tuple[str, int, int]):
+        more = 1
+
+    with pytest.raises(TypeError, match="more than a tuple"):
+        grown({}, {"t/0": (0, 1)}, Other)
+
+
+@given(ranges=RANGES, seen=st.dictionaries(TOPICS, seen_of()), usual=st.floats(1, 1000), enough=st.booleans())
+def test_sizes_are_guessed_from_what_was_seen(
+    ranges: list[Range], seen: dict[str, _Seen], usual: float, enough: bool
+) -> None:
+    sizes, new = guessed(ranges, seen, usual, FEW, enough)
     assert sizes == [
         round((one.until - one.start) * usual if one.topic not in seen else seen[one.topic].size(one)) for one in ranges
     ]
@@ -53,7 +68,7 @@ def test_sizes_are_guessed_from_what_was_seen(ranges: list[Range], seen: dict[st
         fits = known is not None and (
             one.start - begin <= FEW and one.until - known.until <= max(FEW, known.until - begin)
         )
-        assert (one in new) != fits
+        assert (one in new) == (not fits and (not enough or one.until - one.start > FEW))
 
 
 def test_topics_with_few_events_are_not_looked_into_for_ever() -> None:

@@ -57,6 +57,8 @@ class LogCore:
     def _open(self) -> None:
         for path in (self.paths.root, self.paths.journal, self.paths.topics, self.paths.staging):
             self.storage.mkdir(path)
+        for path in (self.paths.topics, self.paths.staging):
+            self.storage.keep_no_access_times(path)
         self.log_id = self._load_log_id()
         self.stages = Stages(self)
         recovered = Recovery(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from echomesh.errors import EchomeshError
 from echomesh.log.arrow import Builder
-from echomesh.native.spark_plan import rows_of
+from echomesh.native.spark_plan import filled, rows_of
 from echomesh.spark.options import LAST_US
 from echomesh.spark.reach import Range, Reach
 
@@ -48,7 +48,7 @@ class Cutter:
 
     def cut(self, ranges: list[Range], limits: Limits) -> list[Range]:
         """The ranges within the limits, these if they are; at least one event stays if there is one."""
-        full = [one for one in ranges if one[1] < one[2]]
+        full = filled(ranges)
         if not full or self._share(full, limits) <= 1.0:
             return ranges
         search = _Search(self, full, limits)

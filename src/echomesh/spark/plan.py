@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
+from echomesh.native.spark_plan import filled, packed
 from echomesh.spark.reach import Range, Reach, Way
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ def narrowed(pickled: bytes, number: int, start: int, until: int) -> Part:
 
 def parts(reach: Reach, options: SourceOptions, ranges: Sequence[Range], columns: dict[str, bool]) -> list[Part]:
     """Tasks for these ranges."""
-    ranges = [one for one in ranges if one.start < one.until]
+    ranges = filled(list(ranges))
     if not ranges:
         return []
     sizes = reach.sizes(ranges)
     way = reach.way()
     packs = pack(ranges, sizes, _tasks(sum(sizes), options.min_partitions))
-    found = [Part(way, packed, columns, options.fail_on_data_loss) for packed in packs]
+    found = [Part(way, some, columns, options.fail_on_data_loss) for some in packs]
     if options.in_jvm:
         _place(reach, found)
     return found
@@ -75,26 +76,6 @@ def _tasks(size: int, least: int | None) -> int:
     return max(least or 1, min(most, size // LEAST_BYTES))
 
 
-def pack(ranges: Sequence[Range], sizes: Sequence[int], tasks: int) -> Iterator[list[Range]]:
+def pack(ranges: Sequence[Range], sizes: Sequence[int], tasks: int) -> list[list[Range]]:
     """The ranges in order, cut into at most so many lists of about the same number of bytes."""
-    share = max(1.0, sum(sizes) / tasks)
-    packed: list[Range] = []
-    room = share
-    left = tasks
-    for whole, size in zip(ranges, sizes, strict=True):
-        if size < room or left == 1:
-            packed.append(whole)
-            room -= size
-            continue
-        topic, start, until = whole
-        each = max(size, 1) / (until - start)
-        while start < until:
-            stop = until if left == 1 else min(until, start + max(1, round(room / each)))
-            packed.append(Range(topic, start, stop))
-            room -= (stop - start) * each
-            start = stop
-            if room < share * 1e-6 and left > 1:
-                yield packed
-                packed, room, left = [], share, left - 1
-    if packed:
-        yield packed
+    return packed(list(ranges), list(sizes), tasks, Range)

@@ -55,15 +55,14 @@ class Sizes:
         return self.last[1]
 
     def _of(self, ranges: list[Range]) -> list[int]:
-        sizes, new = guessed(ranges, self.seen, self.usual, FEW)
-        if len(self.seen) >= ENOUGH:
-            new = [one for one in new if one.until - one.start > FEW]
+        enough = len(self.seen) >= ENOUGH
+        sizes, new = guessed(ranges, self.seen, self.usual, FEW, enough)
         looked = heapq.nsmallest(TOPICS_AT_ONCE, new, key=lambda one: one.start - one.until)
         for one in looked:
             if (seen := self._looked(one)) is not None:
                 self.seen[one.topic] = seen
                 self.usual += (seen.marks[0][1] - self.usual) / min(len(self.seen), 100)
-        return guessed(ranges, self.seen, self.usual, FEW)[0] if looked else sizes
+        return guessed(ranges, self.seen, self.usual, FEW, enough)[0] if looked else sizes
 
     def _looked(self, one: Range) -> _Seen | None:
         rows = one.until - one.start

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from echomesh.errors import DataLoss
-from echomesh.native.spark_plan import grown
+from echomesh.native.spark_plan import ends, grown
 from echomesh.spark import columns, options, starts
 from echomesh.spark.cut import Cutter, Limits
 from echomesh.spark.garbage import settle_once
@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ranges, events = cut, self._events(before, cut)
         others = before.topics.keys() - bounds.keys()
         kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
-        after = Offsets(self.reach.log_id, kept | {one.topic: one.until for one in ranges}, events)
+        after = Offsets(self.reach.log_id, ends(ranges, kept), events)
         self.measured = _Measured(before, after, ranges)
         return after
 

@@ -66,6 +66,11 @@ class Storage(Protocol):
     def mkdir(self, path: str) -> None:
         """Makes a directory and those above it; no error when it is there."""
 
+    def keep_no_access_times(self, path: str) -> None:
+        """Whatever is made below this directory from now on has no time of its last read, where the file system can do
+        without: otherwise who reads first what was just written makes the disk write that time.
+        """
+
     def names(self, path: str) -> list[str]:
         """Sorted; empty when there is no such directory."""
 

@@ -174,6 +174,9 @@ class SimulatedStorage:
             self.directories.add(path)
             path = path.rpartition("/")[0]
 
+    def keep_no_access_times(self, path: str) -> None:
+        pass  # nothing here has one
+
     def names(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
         found = {name[len(prefix) :].partition("/")[0] for name in self.files if name.startswith(prefix)}

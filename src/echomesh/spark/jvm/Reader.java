@@ -39,7 +39,7 @@ final class Reader implements PartitionReader {
         // An event that is none fails the query when it is asked for; one to be passed over must be known before.
         this.rows = new Rows(Columns.wanted(schema), new Judge(), !split.failOnDataLoss);
         this.columns = new Columns(schema, rows, this);
-        this.places = Place.all(split.places);
+        this.places = split.places();
         this.source = split.server == null ? new Segment() : new Fetches(split.server, places);
     }
 

@@ -5,6 +5,9 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.util.Collections;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.spark.unsafe.Platform;
@@ -14,7 +17,9 @@ final class Segment implements Source {
     private static final int KNOWN = 1 << 16;
     private static final int PAGE = 4096;
     private static final int LITTLE = 128;
-    private static final int NEAR = 4 * PAGE; // from the file's begin: all from there on is read at once
+    private static final int NEAR = PAGE; // from the file's begin: all from there on is read at once
+    private static final Set READ = Collections.singleton(StandardOpenOption.READ);
+    private static final FileAttribute[] NONE = new FileAttribute[0];
 
     // Where the last task that read a file came to an end, and how many bytes a record had: the next one begins there, and
     // need not look for it.
@@ -35,7 +40,7 @@ final class Segment implements Source {
         leave();
         if (next.path.isEmpty()) return false;
         try {
-            channel = FileChannel.open(Paths.get(next.path), StandardOpenOption.READ);
+            channel = FileChannel.open(Paths.get(next.path), READ, NONE);
         } catch (IOException error) {
             return false; // Python says what is wrong
         }

@@ -18,15 +18,22 @@ final class Split implements InputPartition {
     private static final Logger LOG = LoggerFactory.getLogger("echomesh");
 
     final InputPartition python;
-    final byte[] places; // see Place; there may be thousands, so they become objects where they are read
     final Server server; // or null, where they are in files
     final boolean failOnDataLoss;
 
-    private Split(InputPartition python, byte[] places, Server server, boolean failOnDataLoss) {
+    private Split(InputPartition python, Server server, boolean failOnDataLoss) {
         this.python = python;
-        this.places = places;
         this.server = server;
         this.failOnDataLoss = failOnDataLoss;
+    }
+
+    /** Where they stand: there may be thousands of places, so that they travel once, and as bytes. */
+    Place[] places() {
+        try {
+            return Place.all((byte[]) state(python).get("places"));
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     /** The partition for Python with these offsets of one of its ranges alone. */
@@ -68,15 +75,20 @@ final class Split implements InputPartition {
         return found;
     }
 
+    /** What Python pickled of a partition: see `Part`. */
+    private static Map state(InputPartition python) throws Exception {
+        Method pickled = python.getClass().getMethod("pickedPartition", new Class[0]);
+        Object read = new Unpickler().loads((byte[]) pickled.invoke(python, new Object[0]));
+        return read instanceof Map ? (Map) read : new HashMap();
+    }
+
     private static Split of(InputPartition python) {
         try {
-            Method pickled = python.getClass().getMethod("pickedPartition", new Class[0]);
-            Object read = new Unpickler().loads((byte[]) pickled.invoke(python, new Object[0]));
-            Map state = read instanceof Map ? (Map) read : new HashMap();
+            Map state = state(python);
             byte[] places = (byte[]) state.get("places");
             if (places == null || places.length == 0) return null;
             boolean fail = ((Boolean) state.get("fail_on_data_loss")).booleanValue();
-            return new Split(python, places, Server.of((Object[]) state.get("server")), fail);
+            return new Split(python, Server.of((Object[]) state.get("server")), fail);
         } catch (Exception error) {
             LOG.warn("echomesh: tasks read by Python, since what it planned can't be read here", error);
             return null;
