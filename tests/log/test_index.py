@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from echomesh.log import LogReader, TopicLog
-from echomesh.log.index import ENTRY_BYTES, STEP_BYTES, Index, Mark, pack, unpack
+from echomesh.log.index import ENTRY_BYTES, FIRST_POSITION, STEP_BYTES, Index, Mark, pack, unpack
 from echomesh.log.index_mending import Mending
 from echomesh.log.layout import HEADER_BYTES
 from echomesh.log.stage_commit import StageCommit
@@ -272,13 +272,15 @@ def test_entries_behind_the_end_and_behind_damage_are_left_out() -> None:
     st.binary(max_size=60),
     st.integers(0, 200),
 )
+@example([(3, 0, FIRST_POSITION - 8)], b"", 0)
+@example([(3, 0, FIRST_POSITION)], b"", 0)
 def test_no_bytes_give_entries_that_can_not_be_true(entries: list[tuple[int, int, int]], noise: bytes, at: int) -> None:
     data = pack([Mark(*entry) for entry in entries], 5)
     for given_bytes in (data, data[:at] + noise + data[at:], noise):
         found = unpack(given_bytes, 3, 5)
         assert all(a < b for a, b in pairwise(found))
         assert found == sorted(found, key=lambda mark: mark.position)
-        assert all(mark.offset >= 3 and mark.position >= HEADER_BYTES and mark.position % 8 == 0 for mark in found)
+        assert all(mark.offset >= 3 and mark.position >= FIRST_POSITION and mark.position % 8 == 0 for mark in found)
     assert unpack(data, 0, 6) == [], "the sum is that of one segment"
 
 

@@ -15,6 +15,9 @@ from echomesh.native.log_sums import crc32c
 _FIELDS: Final = struct.Struct("<QqI")
 ENTRY_BYTES: Final = _FIELDS.size + 4
 STEP_BYTES: Final = 32768
+# No record stands before this: a segment has a header of 64 bytes, and in a stage a record, which says whose it is and
+# has 28 bytes at least, stands before the first row.
+FIRST_POSITION: Final = 32
 
 
 class Mark(NamedTuple):
@@ -34,7 +37,7 @@ def pack(marks: Iterable[Mark], seed: int) -> bytes:
 def unpack(data: bytes, base: int, seed: int) -> list[Mark]:
     """The entries up to the first that can't be true."""
     marks: list[Mark] = []
-    before = Mark(base - 1, -1 << 63, 0)  # the first row of a stage may stand where a segment's header ends, or earlier
+    before = Mark(base - 1, -1 << 63, FIRST_POSITION - 1)
     for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = data[at : at + _FIELDS.size]
         if crc32c(entry, seed) != int.from_bytes(data[at + _FIELDS.size : at + ENTRY_BYTES], "little"):
