@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from echomesh.errors import UnknownTopic
-from echomesh.log import LogReader, TopicLog, catalogue
+from echomesh.log import LogReader, TopicLog, catalogue, holding, view
 from echomesh.log import reader as reader_module
-from echomesh.log.storage import RealStorage
+from echomesh.log.layout import Paths
+from echomesh.log.state import State
+from echomesh.log.storage import RealStorage, Storage
 from echomesh.log.view import LiveView
 from echomesh.native.log_water import Watermarks
 from tests.log.support import crash, events_of, small, stored
@@ -131,6 +133,63 @@ def test_a_change_in_the_moment_of_a_look_is_not_missed(tmp_path: Path, monkeypa
             log.append("a", b"2")
         reader.look()
         assert topic.end == 2, "what is new is looked at again for a while"
+
+
+def test_a_reader_that_a_new_writer_outruns_sees_what_that_one_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TopicLog(tmp_path) as log:
+        log.append("a", b"0")
+    log = TopicLog(tmp_path)
+    log.append("a", b"1")
+    looks, checkpoints = 0, 0
+    real_live, real_checkpoint = view._live, holding._checkpoint
+
+    def live(paths: Paths, log_id: bytes) -> LiveView | None:
+        nonlocal looks
+        looks += 1
+        return real_live(paths, log_id) if looks > 1 else None  # it comes right behind the first look
+
+    def checkpoint(storage: Storage, paths: Paths, log_id: bytes) -> tuple[State | None, list[str]]:
+        nonlocal checkpoints
+        checkpoints += 1
+        found, notes = real_checkpoint(storage, paths, log_id)
+        assert found is not None
+        found.number += checkpoints  # and writes another one before each is read
+        return found, notes
+
+    monkeypatch.setattr(view, "_live", live)
+    monkeypatch.setattr(holding, "_checkpoint", checkpoint)
+    with LogReader(tmp_path) as reader:
+        assert reader.view.live
+        assert reader.topic("a").read(0).events() == [b"0", b"1"]
+    assert checkpoints == 2 * holding._READS
+    monkeypatch.setattr(view, "_live", lambda paths, log_id: None)
+    with LogReader(tmp_path) as reader:
+        assert not reader.view.live, "with a writer that shows nothing here, it makes do with what it has"
+    log.close()
+
+
+def test_a_reader_of_the_journal_whom_a_writer_overtakes_sees_only_what_that_one_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TopicLog(tmp_path) as log:
+        log.append("a", b"0")
+    real_hold = holding.hold
+    writers: list[TopicLog] = []
+
+    def hold(storage: Storage, paths: Paths, log_id: bytes) -> holding.Holding:
+        if not writers:
+            writers.append(TopicLog(tmp_path))
+        return real_hold(storage, paths, log_id)
+
+    monkeypatch.setattr(view, "hold", hold)
+    with LogReader(tmp_path) as reader:
+        assert reader.view.live
+        (writer,) = writers
+        assert writer.append("a", b"1") == 1
+        assert reader.topic("a").read(0).events() == [b"0", b"1"]
+        writer.close()
 
 
 def test_event_loops_that_wait_without_a_writer_notice_the_next_one(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ class Holding:
     kept: list[Range] = field(default_factory=list)  # not in the journal any more, but whole in the segments
     doubtful: list[Range] = field(default_factory=list)  # of a last commit that is not whole: perhaps acknowledged
     notes: list[str] = field(default_factory=list)
+    settled: bool = (
+        True  # else a writer wrote one checkpoint after the other meanwhile, and this may be of no one moment
+    )
 
     @property
     def leases_lost(self) -> bool:
@@ -66,9 +69,10 @@ def hold(storage: Storage, paths: Paths, log_id: bytes) -> Holding:
         reads += 1
         # A writer that came meanwhile uses journal files again once its checkpoint has what was in them.
         newest, _ = _checkpoint(storage, paths, log_id)
-        if newest is None or newest.number <= found.number or reads == _READS:
+        settled = newest is None or newest.number <= found.number
+        if settled or reads == _READS:
             break
-    holding = Holding(found, journal, notes=notes)
+    holding = Holding(found, journal, notes=notes, settled=settled)
     _Carrying(storage, paths, holding).run()
     return holding
 

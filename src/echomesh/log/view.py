@@ -23,6 +23,7 @@ from echomesh.native.log_frame import RECORDS
 from echomesh.native.log_record import scan
 from echomesh.native.log_water import Watermarks
 
+_TRIES: Final = 3
 NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "glusterfs", "afs", "fuse.sshfs"})
 
 
@@ -137,6 +138,7 @@ class StillView:
     ends: dict[int, TopicEnd]
     overlay: dict[tuple[int, int], list[tuple[int, bytes]]] = field(default_factory=dict)
     stages: dict[int, dict[int, Adopted]] = field(default_factory=dict)
+    settled: bool = True
 
     def topics(self) -> list[TopicName]:
         return self.names
@@ -172,7 +174,16 @@ class StillView:
 
 def open_view(storage: Storage, paths: Paths, log_id: bytes) -> View:
     """The view of this moment."""
-    return _live(paths, log_id) or still(storage, paths, log_id)
+    tries = 0
+    while True:
+        if (live := _live(paths, log_id)) is not None:
+            return live
+        view = still(storage, paths, log_id)
+        tries += 1
+        # A writer that has come meanwhile may have overwritten what was not read yet; and what it has in the journal but
+        # not committed would be seen now and be gone in the next view. It shows itself what there is.
+        if (view.settled and writer_of(paths.lock) == 0) or tries == _TRIES:
+            return view
 
 
 def signature(storage: Storage, paths: Paths) -> tuple[object, ...]:
@@ -223,7 +234,8 @@ def still(storage: Storage, paths: Paths, log_id: bytes) -> StillView:
     found, frames = holding.state, holding.replay.frames
     clean = found.clean and not frames
     ends = {topic.number: topic for topic in found.topics}
-    view = StillView([TopicName(t.number, t.environment, t.name, t.level) for t in found.topics], ends)
+    names = [TopicName(t.number, t.environment, t.name, t.level) for t in found.topics]
+    view = StillView(names, ends, settled=holding.settled)
     for frame in frames:
         for kind, number, base, position, start, size, end in frame.entries():
             if kind == RECORDS and end > ends[number].earliest:

@@ -22,8 +22,9 @@ cdef enum:
 cdef object range_of(type make, topic, start, until):
     # As `make(topic, start, until)`, which takes five times as long: it is a tuple with names, and nothing else.
     made = PyType_GenericAlloc(<PyTypeObject *>make, 3)
-    for value in (topic, start, until):
-        Py_INCREF(value)
+    Py_INCREF(topic)
+    Py_INCREF(start)
+    Py_INCREF(until)
     PyTuple_SET_ITEM(made, 0, topic)
     PyTuple_SET_ITEM(made, 1, start)
     PyTuple_SET_ITEM(made, 2, until)
