@@ -180,7 +180,7 @@ def open_view(storage: Storage, paths: Paths, log_id: bytes) -> View:
             return live
         view = still(storage, paths, log_id)
         tries += 1
-        # A writer that has come meanwhile may have overwritten what was not read yet; and what it has in the journal but
+        # A writer that has come meanwhile may have overwritten what was not read yet; what it has in the journal but
         # not committed would be seen now and be gone in the next view. It shows itself what there is.
         if (view.settled and writer_of(paths.lock) == 0) or tries == _TRIES:
             return view
