@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -243,10 +245,11 @@ class _Listener(StreamingQueryListener):
 
 
 def _drain(spark: SparkSession) -> None:
-    # Progress comes over a queue of the JVM: what was done before the end belongs to the figures.
-    jvm = spark._jvm
-    if jvm is not None and spark._jsc is not None:
-        spark._jsc.sc().listenerBus().waitUntilEmpty()
+    # Progress comes over a queue of the JVM: what was done before the end belongs to the figures. A machine that is too
+    # busy to say it within Spark's ten seconds has stopped all the same, and not failed.
+    if spark._jvm is not None and spark._jsc is not None:
+        with contextlib.suppress(Py4JJavaError):
+            spark._jsc.sc().listenerBus().waitUntilEmpty()
 
 
 def _said(error: BaseException) -> str:
