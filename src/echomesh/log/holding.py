@@ -50,9 +50,7 @@ class Holding:
     kept: list[Range] = field(default_factory=list)  # not in the journal any more, but whole in the segments
     doubtful: list[Range] = field(default_factory=list)  # of a last commit that is not whole: perhaps acknowledged
     notes: list[str] = field(default_factory=list)
-    settled: bool = (
-        True  # else a writer wrote one checkpoint after the other meanwhile, and this may be of no one moment
-    )
+    settled: bool = True  # else one checkpoint after the other was written meanwhile: it may be of no one moment
 
     @property
     def leases_lost(self) -> bool:

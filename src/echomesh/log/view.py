@@ -23,7 +23,7 @@ from echomesh.native.log_frame import RECORDS
 from echomesh.native.log_record import scan
 from echomesh.native.log_water import Watermarks
 
-_TRIES: Final = 3
+_TRIES: Final = 3  # where a writer keeps coming that shows nothing here, as one in another boot or host
 NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "glusterfs", "afs", "fuse.sshfs"})
 
 
