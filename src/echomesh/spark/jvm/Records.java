@@ -70,16 +70,16 @@ final class Records {
         int padded = length + 7 & ~7;
         if (padded > left) return 0;
         int flags = intAt(at + 24);
-        if (flags < 0 || flags > 1 || flags == 1 && length < HEADER + ORIGIN) return -1;
+        if ((flags & ~1) != 0 || length < HEADER + ORIGIN * flags) return -1;
         if (longAt(at + 8) != offset - shift) return -1;
         if (timeNs >= 0 && longAt(at + 16) != 0) return -1;
         // What fills it up is zeros: the bytes of its last word from the length on.
-        if (length < padded && longAt(at + padded - 8) >>> 64 - 8 * (padded - length) != 0) return -1;
+        if (longAt(at + padded - 8) >>> 1 >>> 63 - 8 * (padded - length) != 0) return -1;
         return padded;
     }
 
     private int bodyAt(int at) {
-        return intAt(at + 24) == 0 ? HEADER : HEADER + ORIGIN;
+        return HEADER + ORIGIN * intAt(at + 24);
     }
 
     private long timeAt(int at) {

@@ -45,7 +45,10 @@ final class Rows {
     long first; // offset of the first row
     int odd; // rows
     boolean parsed;
+    private final boolean ofEvents; // some columns are
     private final boolean atOnce;
+    private long lastNs;
+    private long lastStamp;
     private final Judge judge;
     private final int[] begins = new int[MOST];
     private final int[] ends = new int[MOST];
@@ -56,7 +59,8 @@ final class Rows {
     Rows(int wanted, Judge judge, boolean atOnce) {
         this.wanted = wanted;
         this.judge = judge;
-        this.atOnce = atOnce && wanted >> TIME != 0;
+        this.ofEvents = wanted >> TIME != 0;
+        this.atOnce = atOnce && ofEvents;
         for (int column = TIME; column <= ATTRIBUTES; column++) {
             if (wants(column)) {
                 at[column] = new int[MOST];
@@ -85,9 +89,15 @@ final class Rows {
             attributes.undo(count);
             return false;
         }
-        begins[count] = begin;
-        ends[count] = end;
-        stamps[count++] = Math.floorDiv(timeNs, 1000L);
+        if (ofEvents) {
+            begins[count] = begin;
+            ends[count] = end;
+        }
+        if (timeNs != lastNs) {
+            lastNs = timeNs;
+            lastStamp = Math.floorDiv(timeNs, 1000L);
+        }
+        stamps[count++] = lastStamp;
         return true;
     }
 
