@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,7 @@ for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
@@ -79,7 +80,7 @@ def _bundled() -> Path | None:
 
 def _shim(home: Path) -> Path:
     """A directory that serves as JAVA_HOME in front of this one."""
-    text = _SHIM.format(java=str(home / "bin" / "java").replace("'", "'\\''"))
+    text = _SHIM.format(java=shlex.quote(str(home / "bin" / "java")))
 
     def write(shim: Path) -> None:
         (shim / "bin").mkdir(parents=True)

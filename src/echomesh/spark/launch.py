@@ -10,6 +10,7 @@ from typing import Final
 
 from echomesh.errors import UsageError
 from echomesh.spark import jars
+from echomesh.spark.interpreter import find_python
 from echomesh.spark.java import find_java
 
 try:
@@ -47,8 +48,9 @@ def session(
     """
     if SparkContext._gateway is None:
         os.environ["JAVA_HOME"] = find_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        python = find_python() if master.startswith("local") else sys.executable
+        os.environ.setdefault("PYSPARK_PYTHON", python)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)  # the workers that plan run this
     settings: dict[str, object] = dict(_ALWAYS)
     if master.startswith("local"):
         cores = str(_cores(master))

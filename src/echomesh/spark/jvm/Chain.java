@@ -14,8 +14,8 @@ import org.apache.spark.unsafe.Platform;
  * its last record. One that is damaged changes the state, and whatever good ones follow can't change it back.
  */
 final class Chain {
-    private static final int MOST = 1 << 10;
-    private static final int BYTES = 1 << 16; // they are looked at again soon: that should still be near
+    static final int MOST = 1 << 10;
+    static final int BYTES = 1 << 16; // they are looked at again soon: that should still be near
     private static final int[] LINKS = links();
 
     int count;
@@ -24,6 +24,8 @@ final class Chain {
     private final int[] sums = new int[MOST];
     private final CRC32C sum = new CRC32C();
     private Chunk chunk;
+    private int pad; // behind the last record
+    private int last; // its sum
 
     // What the first bytes of a record are changed by that so many zeros stand before, and before them a sum.
     private static int[] links() {
@@ -44,25 +46,26 @@ final class Chain {
         count = 0;
     }
 
-    boolean hasRoom() {
-        return count < MOST && (count == 0 || at[count - 1] - at[0] < BYTES);
-    }
-
     /** The next record, which begins right behind the one before and is filled up with zeros. */
-    void add(int begin, int length, int sum) {
+    void add(int begin, int padded) {
+        int i = count;
         long memory = chunk.memory + begin;
-        int link = 0;
-        if (count > 0) {
-            int behind = at[count - 1] + lengths[count - 1];
-            link = LINKS[begin - behind];
-            Platform.putInt(null, memory, 0);
-            Platform.putLong(null, chunk.memory + behind, sums[count - 1] & 0xFFFFFFFFL);
-        }
+        int length = Platform.getInt(null, memory);
+        int sum = Platform.getInt(null, memory + 4);
         // A sum is of the length and of what follows the sum: with the length in its place they are one piece.
+        int link = 0;
+        if (i > 0) {
+            link = LINKS[pad];
+            Platform.putInt(null, memory, 0);
+            Platform.putLong(null, memory - pad, last & 0xFFFFFFFFL);
+        }
         Platform.putInt(null, memory + 4, length ^ link);
-        at[count] = begin;
-        lengths[count] = length;
-        sums[count++] = sum;
+        at[i] = begin;
+        lengths[i] = length;
+        sums[i] = sum;
+        pad = padded - length;
+        last = sum;
+        count = i + 1;
     }
 
     int begin(int number) {

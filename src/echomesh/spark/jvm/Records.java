@@ -30,24 +30,27 @@ final class Records {
         odd = false;
         while (expected < until && rows.count < Rows.MOST) {
             chain.begin(chunk);
-            long room = Math.min(until - expected, Rows.MOST - rows.count);
+            long room = Math.min(Math.min(until - expected, Rows.MOST - rows.count), Chain.MOST);
             int length = 0;
-            while (chain.count < room && chain.hasRoom()) {
-                length = record(at, end - at, expected + chain.count);
+            long number = expected - shift;
+            long memory = chunk.memory;
+            for (int far = at + Chain.BYTES; chain.count < room && at < far; number++) {
+                length = record(memory + at, end - at, number);
                 if (length <= 0) break;
-                chain.add(at, intAt(at), intAt(at + 4));
+                chain.add(at, length);
                 at += length;
             }
             int good = chain.good();
             bad = length < 0 || good < chain.count;
-            for (int i = 0; i < good; i++) {
+            int from = (int) Math.min(good, Math.max(0, start - expected));
+            for (int i = from; i < good; i++) {
                 int begin = chain.begin(i);
-                if (expected >= start && !rows.add(begin + bodyAt(begin), chain.end(i), timeAt(begin))) {
+                if (!rows.add(begin + bodyAt(begin), chain.end(i), timeAt(begin))) {
                     odd = true;
                     good = i;
                 }
-                expected += odd ? 0 : 1;
             }
+            expected += good;
             if (good < chain.count) {
                 chain.restore(good);
                 return chain.begin(good);
@@ -63,18 +66,18 @@ final class Records {
     }
 
     /** The bytes that the record takes, if its sum is right; 0 when it goes on behind the end, -1 when it is another one. */
-    private int record(int at, int left, long offset) {
+    private int record(long at, int left, long number) {
         if (left < HEADER) return 0;
-        int length = intAt(at);
+        int length = Platform.getInt(null, at);
         if (length < HEADER || length > MOST_BYTES) return -1;
         int padded = length + 7 & ~7;
         if (padded > left) return 0;
-        int flags = intAt(at + 24);
+        int flags = Platform.getInt(null, at + 24);
         if ((flags & ~1) != 0 || length < HEADER + ORIGIN * flags) return -1;
-        if (longAt(at + 8) != offset - shift) return -1;
-        if (timeNs >= 0 && longAt(at + 16) != 0) return -1;
+        if (Platform.getLong(null, at + 8) != number) return -1;
+        if (timeNs >= 0 && Platform.getLong(null, at + 16) != 0) return -1;
         // What fills it up is zeros: the bytes of its last word from the length on.
-        if (longAt(at + padded - 8) >>> 1 >>> 63 - 8 * (padded - length) != 0) return -1;
+        if (Platform.getLong(null, at + padded - 8) >>> 1 >>> 63 - 8 * (padded - length) != 0) return -1;
         return padded;
     }
 

@@ -1,0 +1,63 @@
+"""Workers run the Python of the driver, and find PySpark where it is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from echomesh.spark.interpreter import find_python
+
+HOME = Path(pyspark.__file__).resolve().parent
+SET = [name for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name in os.environ]
+
+
+def told(shim: str, program: str, paths: list[str]) -> list[str]:
+    """What the shim's Python prints, started with these paths for its packages."""
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
+    found = subprocess.run([shim, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()
+
+
+def test_archives_of_spark_are_left_out_and_nothing_else(tmp_path: Path) -> None:
+    archive = str(HOME / "python" / "lib" / "pyspark.zip")
+    own = [str(tmp_path / "with space"), str(tmp_path / "*"), str(tmp_path / "it's"), f"{HOME}-other"]
+    program = "import sys, pyspark; print(sys.executable, pyspark.__file__, *sys.path, sep='\\n')"
+    python, module, *path = told(find_python({}), program, [archive, *own, str(HOME / "jars" / "spark-core.jar")])
+    assert python == sys.executable
+    assert module == pyspark.__file__
+    assert path[1:5] == own
+    assert not [each for each in path if each.startswith(f"{HOME}/")]
+
+
+def test_arguments_and_no_paths_at_all_go_through() -> None:
+    assert told(find_python({}), "import sys; print(sys.argv)", [])[0] == "['-c']"
+    said = subprocess.run([find_python({}), "-c", "import sys; print(sys.argv[1:])", "a b", ""], capture_output=True)
+    assert said.stdout.decode().strip() == "['a b', '']"
+
+
+def test_another_spark_keeps_its_own_sources(tmp_path: Path) -> None:
+    assert find_python({"SPARK_HOME": str(tmp_path)}) == sys.executable
+    (tmp_path / "link").symlink_to(HOME)
+    same = find_python({"SPARK_HOME": str(tmp_path / "link")})
+    assert same != sys.executable
+    # Spark names its archives by the name that it was given.
+    archive = str(tmp_path / "link" / "python" / "lib" / "pyspark.zip")
+    assert told(same, "import pyspark; print(pyspark.__file__)", [archive]) == [pyspark.__file__]
+
+
+@pytest.mark.skipif(bool(SET), reason="the environment says what workers are to run")
+def test_workers_of_a_session_take_what_is_installed(spark: SparkSession) -> None:
+    def where(_: Iterator[int]) -> Iterator[str]:
+        import pyspark as found
+
+        yield found.__file__
+
+    assert spark.sparkContext.parallelize([1], 1).mapPartitions(where).collect() == [pyspark.__file__]
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == find_python()
