@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyspark
@@ -54,7 +54,7 @@ def test_another_spark_keeps_its_own_sources(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(SET), reason="the environment says what workers are to run")
 def test_workers_of_a_session_take_what_is_installed(spark: SparkSession) -> None:
-    def where(_: Iterator[int]) -> Iterator[str]:
+    def where(_: Iterable[int]) -> Iterable[str]:
         import pyspark as found
 
         yield found.__file__
