@@ -52,6 +52,14 @@ def test_another_spark_keeps_its_own_sources(tmp_path: Path) -> None:
     assert told(same, "import pyspark; print(pyspark.__file__)", [archive]) == [pyspark.__file__]
 
 
+def test_where_nothing_may_run_python_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shim = Path(find_python({}))
+    assert shim.is_relative_to(tmp_path)
+    shim.chmod(0o644)
+    assert find_python({}) == sys.executable
+
+
 @pytest.mark.skipif(bool(SET), reason="the environment says what workers are to run")
 def test_workers_of_a_session_take_what_is_installed(spark: SparkSession) -> None:
     def where(_: Iterable[int]) -> Iterable[str]:
