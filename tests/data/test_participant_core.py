@@ -76,6 +76,25 @@ def test_one_that_leaves_while_its_stream_is_made_does_not_come_to_the_publisher
     assert core.done == [Unwire(70)]
 
 
+def test_a_publisher_that_has_not_heard_of_a_subscriber_is_not_told_that_it_left() -> None:
+    core = Driven()
+    publisher, subscriber = core.local(publish()), core.local(subscribe())
+    assert core.said()[publisher] == [PubInit([], [])]
+    core.hears(subscriber, Ready(70))
+    assert core.others() == [Wire(70, "pn", "sn")]
+    core.core.lost(subscriber, 1.0)
+    assert core.said() == {}
+    assert core.done == [Unwire(70)]
+
+
+def test_a_publisher_that_asked_for_another_stream_is_told_that_its_subscriber_left() -> None:
+    core, publisher, subscriber = wired()
+    core.hears(publisher, Lost(70))
+    core.said()
+    core.core.lost(subscriber, 1.0)
+    assert core.said() == {publisher: [PubRemoveSubscriber(Gone(SUB))]}
+
+
 def test_a_stream_that_was_reset_is_made_again() -> None:
     core, publisher, subscriber = wired()
     core.hears(publisher, Lost(70))

@@ -43,6 +43,8 @@ class LocalEnd:
         self.left = False
         self.known: dict[bytes, Path] = {}
         """Whom it is matched with, and how."""
+        self.coming: set[bytes] = set()
+        """Whom it was told to wait for."""
         self.streams: dict[bytes, Wired] = {}
         self._broken: set[bytes] = set()
         self._messages: wire.Messages[Message] = wire.Messages(Message, wire.LINK_BYTES)
@@ -101,7 +103,8 @@ class LocalEnd:
 
     def _take(self, message: Message) -> None:
         match message:
-            case PubInit(subscribers, _):
+            case PubInit(subscribers, coming):
+                self.coming = set(coming)
                 for subscriber in subscribers:
                     self._insert(subscriber.id, Path.NONE)
             case SubInit():
@@ -118,8 +121,10 @@ class LocalEnd:
                     self._say(Ready(reference))
             case PubRemoveSubscriber(gone) | SubRemovePublisher(gone):
                 # It may have left just when it was asked for another stream.
-                if self.known.pop(gone.id, None) is None and gone.id not in self._broken:
+                heard = gone.id in self._broken or gone.id in self.coming
+                if self.known.pop(gone.id, None) is None and not heard:
                     raise BrokenPromise(f"{self.topic} lost somebody that it did not know")
+                self.coming.discard(gone.id)
                 self.streams.pop(gone.id, None)
             case _:
                 raise BrokenPromise(f"a participant said {message}")
@@ -128,4 +133,5 @@ class LocalEnd:
         if id in self.known:
             raise BrokenPromise(f"{self.topic} was told twice of the same one")
         self.known[id] = path
+        self.coming.discard(id)
         self._broken.discard(id)

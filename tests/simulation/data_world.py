@@ -165,6 +165,8 @@ class DataWorld:
                 if matches(subscriber.topic, publisher.topic):
                     shared = there is host and end.shares and other.shares
                     wanted[other.id] = Path.SHARED_MEMORY if shared else Path.NONE
+        if end.coming:
+            raise BrokenPromise(f"{end.topic} of {host.name} waits for {len(end.coming)} that do not come")
         if end.known != wanted:
             raise BrokenPromise(f"{end.topic} of {host.name} knows {len(end.known)} of {len(wanted)}")
         if set(end.streams) != {id for id, path in wanted.items() if path is Path.SHARED_MEMORY and end.publishes}:

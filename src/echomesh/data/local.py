@@ -56,6 +56,8 @@ class _Pair:
     reference: int
     publisher: End
     subscriber: End
+    announced: bool
+    """Whether the publisher has heard of the subscriber, though no stream may be there."""
     state: _State = _State.TOLD
 
 
@@ -104,13 +106,15 @@ class Locals:
             coming: list[bytes] = []
             for _, subscriber in pairs:
                 if self._shares(end, subscriber):
-                    coming.append(subscriber.id)
+                    if len(coming) < MAX_LISTED:
+                        coming.append(subscriber.id)
                 elif len(there) < MAX_LISTED:
                     there.setdefault(subscriber.id, subscriber)
             listed = [self._reachable(subscriber) for subscriber in there.values()]
-            self._send(end.connection, PubInit(listed, coming[:MAX_LISTED]))
+            self._send(end.connection, PubInit(listed, coming))
+            heard = {*there, *coming}
             for publisher, subscriber in pairs:
-                self.matched(publisher, subscriber, listed=subscriber.id in there)
+                self.matched(publisher, subscriber, listed=subscriber.id in heard)
         else:
             self._send(end.connection, SubInit())
             for publisher, subscriber in pairs:
@@ -129,7 +133,7 @@ class Locals:
         """A publisher and a subscriber match, one of them here at least; `listed`: the publisher knows already."""
         sender, receiver = self._end(publisher, True), self._end(subscriber, False)
         if sender is not None and receiver is not None and sender.nukleus and receiver.nukleus:
-            self._begin(sender, receiver)
+            self._begin(sender, receiver, announced=listed)
             return
         if sender is not None:
             self._show(sender, subscriber, listed=listed)
@@ -192,7 +196,7 @@ class Locals:
 
     # Streams
 
-    def _begin(self, publisher: End, subscriber: End) -> None:
+    def _begin(self, publisher: End, subscriber: End, *, announced: bool) -> None:
         known = publisher.wired.pop(subscriber.member.id, None)
         adopted = known if known is not None and known.nukleus == subscriber.nukleus else None
         if adopted is not None and adopted.reference in self._pairs:
@@ -201,7 +205,7 @@ class Locals:
             reference, self._next = self._next, self._next + 1
         else:
             reference = adopted.reference
-        pair = self._pairs[reference] = _Pair(reference, publisher, subscriber)
+        pair = self._pairs[reference] = _Pair(reference, publisher, subscriber, announced)
         self._reference[publisher.member, subscriber.member] = reference
         told = SubInsertPublisher(publisher.member.told(), LOCAL_IP, Path.SHARED_MEMORY, publisher.nukleus, reference)
         self._send(subscriber.connection, told)
@@ -215,7 +219,7 @@ class Locals:
         pair = self._pairs.pop(reference)
         if pair.state is not _State.TOLD:
             self._wire(Unwire(reference))
-        if sender is not None:  # which was told at least that it is coming
+        if sender is not None and (pair.announced or pair.state is _State.WIRED):
             self._tell_gone(sender, pair.subscriber.member)
         if receiver is not None:
             self._tell_gone(receiver, pair.publisher.member)
@@ -241,7 +245,7 @@ class Locals:
             return False
         del self._reference[pair.publisher.member, pair.subscriber.member]
         self._finish(reference, None, pair.subscriber)
-        self._begin(pair.publisher, pair.subscriber)
+        self._begin(pair.publisher, pair.subscriber, announced=True)
         return True
 
     def wired(self, reference: int, made: Streamed) -> None:
