@@ -15,6 +15,7 @@ from echomesh._version import __version__
 from echomesh.cli.commands import COMMANDS, wanted
 from echomesh.cli.common import examples, fail, say, state
 from echomesh.errors import EchomeshError
+from echomesh.spark.needs import pyspark_needed
 
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
@@ -75,7 +76,8 @@ def run(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     names = list(COMMANDS) if "_ECHOMESH_COMPLETE" in os.environ else wanted(given)
     try:
-        assembled(names)(given, prog_name="echomesh")
+        with pyspark_needed():
+            assembled(names)(given, prog_name="echomesh")
     except EchomeshError as error:
         return fail(error)
     except KeyboardInterrupt:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from echomesh.spark.needs import pyspark_needed
+
 if TYPE_CHECKING:
     from echomesh.spark.batch import read_topic, stream_topic
     from echomesh.spark.jars import jar
@@ -58,4 +60,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    with pyspark_needed():
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -8,16 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from echomesh.errors import UsageError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 from echomesh.spark import jars
 from echomesh.spark.interpreter import find_python
 from echomesh.spark.java import find_java
-
-try:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-except ImportError as error:
-    raise UsageError('Spark needs PySpark: pip install "echomesh[spark]"') from error
 
 _LOCAL: Final[Mapping[str, str]] = {
     # Nobody outside has to reach the driver, and a laptop's host name may lead nowhere.

@@ -14,8 +14,8 @@ import org.apache.spark.unsafe.Platform;
  * its last record. One that is damaged changes the state, and whatever good ones follow can't change it back.
  */
 final class Chain {
-    static final int MOST = 1 << 10;
-    static final int BYTES = 1 << 16; // they are looked at again soon: that should still be near
+    static final int MOST = 1 << 10; // records of a run
+    static final int BYTES = 1 << 16; // of a run, about: it is looked at again soon, and should still be near
     private static final int[] LINKS = links();
 
     int count;

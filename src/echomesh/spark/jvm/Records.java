@@ -65,7 +65,7 @@ final class Records {
         return (Platform.getInt(null, chunk.memory) + 7 & ~7) + HEADER;
     }
 
-    /** The bytes that the record takes, if its sum is right; 0 when it goes on behind the end, -1 when it is another one. */
+    /** The bytes that the record takes; 0 when it goes on behind the end, -1 when it is another one. Sums are for `Chain`. */
     private int record(long at, int left, long number) {
         if (left < HEADER) return 0;
         int length = Platform.getInt(null, at);
@@ -76,7 +76,8 @@ final class Records {
         if ((flags & ~1) != 0 || length < HEADER + ORIGIN * flags) return -1;
         if (Platform.getLong(null, at + 8) != number) return -1;
         if (timeNs >= 0 && Platform.getLong(null, at + 16) != 0) return -1;
-        // What fills it up is zeros: the bytes of its last word from the length on.
+        // What fills it up is zeros: the bytes of its last word from the length on. Shifted twice, since it may be none of
+        // them; whether it is changes with each record, so that a branch would often be guessed wrong.
         if (Platform.getLong(null, at + padded - 8) >>> 1 >>> 63 - 8 * (padded - length) != 0) return -1;
         return padded;
     }

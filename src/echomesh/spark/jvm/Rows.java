@@ -45,10 +45,10 @@ final class Rows {
     long first; // offset of the first row
     int odd; // rows
     boolean parsed;
-    private final boolean ofEvents; // some columns are
+    private final boolean ofEvents; // a column is wanted for which events are parsed
     private final boolean atOnce;
-    private long lastNs;
-    private long lastStamp;
+    private long lastNs; // events that were appended together have one time
+    private long lastStamp; // of that
     private final Judge judge;
     private final int[] begins = new int[MOST];
     private final int[] ends = new int[MOST];
