@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echomesh.native.spark_plan import ends, filled, grown, guessed, rows_of, told
-from echomesh.spark.places import Places, Spot, spot_at_server
+from echomesh.native.spark_plan import ends, filled, grown, guessed, rows_of
 from echomesh.spark.reach import Range
 from echomesh.spark.sizing import FEW, Sizes, _Seen
 
@@ -85,31 +82,3 @@ def test_topics_with_few_events_are_not_looked_into_for_ever() -> None:
     assert all(90 < size < 130 for size in found)
     sizes.of([Range("large", 0, 10_000)])
     assert looked[-1] == "large"
-
-
-@given(
-    ranges=RANGES,
-    known=st.dictionaries(TOPICS, st.tuples(st.integers(0, 300), st.sampled_from([1.0, 9.0]))),
-    near=st.integers(0, 300),
-)
-def test_places_are_told_as_one_by_one(ranges: list[Range], known: dict[str, tuple[int, float]], near: int) -> None:
-    spots: dict[str, Any] = {}
-    for topic, (first, good_until) in known.items():
-        spots[topic] = Spot(8 * first, first, 3, -1, len(topic), topic.encode()), good_until
-    wanted, found, asked = Places(), Places(), []
-    for number, one in enumerate(ranges):
-        kept = spots.get(one.topic)
-        if kept is not None and one.until - near <= kept[0].first <= one.start and kept[1] > 5.0:
-            wanted.add(number, one.start, one.until, kept[0])
-        else:
-            asked.append((number, one))
-            wanted.add(number, one.start, one.until, spot_at_server(one.topic), known=False)
-    left = list(asked)
-
-    def look(number: int, one: Range) -> None:
-        assert (number, one) == left.pop(0)
-        found.add(number, one.start, one.until, spot_at_server(one.topic), known=False)
-
-    assert told(ranges, spots, 5.0, near, found.pieces, look) == wanted.known
-    assert not left
-    assert found.packed() == wanted.packed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
@@ -12,22 +11,18 @@ from echomesh.spark import local
 from echomesh.spark.local import LocalReach
 from echomesh.spark.places import Places, spot_at_server
 from echomesh.spark.reach import Range
+from tests.native.test_spark_places import parsed
 from tests.spark.support import made, opened
+
+CARRIED = "carried"
 
 
 def told(places: Places) -> list[tuple[int, int, int, str, str]]:
-    """Number, start, until, topic and file of each, as Place.java reads them."""
-    data, at, found = places.packed(), 0, []
-    while at < len(data):
-        number, start, until, _position, _first, _shift, _time_ns, size = struct.unpack_from("<iqqqqqqi", data, at)
-        words, at = data[at + 56 : at + 56 + size], at + 56 + size
-        texts = []
-        while words:
-            length = int.from_bytes(words[:4], "little")
-            texts.append(words[4 : 4 + length])
-            words = words[4 + length :]
-        found.append((number, start, until, texts[0].decode(), texts[1].decode()))
-    return found
+    """Number, start, until, topic and file of each; of those that came with it, that."""
+    return [
+        (one.number, one.start, one.until, one.topic, CARRIED if one.records else one.path)
+        for one in parsed(places.packed())
+    ]
 
 
 def test_what_follows_a_known_place_is_not_looked_for_again_for_a_while(
@@ -50,7 +45,7 @@ def test_what_follows_a_known_place_is_not_looked_for_again_for_a_while(
         assert [one[:4] for one in first] == [(0, 0, 5, "a"), (1, 2, 6, "b")]
         assert all(Path(one[4]).is_file() for one in first)
         second = told(reach.places([Range("b", 6, 10), Range("a", 5, 9)]))
-        assert [one[4] for one in second] == [first[1][4], first[0][4]]
+        assert [one[4] for one in second] == [CARRIED, CARRIED]
         assert looks == [("a", 0), ("b", 2)]
         reach.places([Range("a", 1000, 1010)])  # which is too far behind it
         now[0] += 1.5 * local.SPOT_S

@@ -15,11 +15,3 @@ def rows_of(ranges: Sequence[tuple[str, int, int]]) -> int: ...
 def guessed(
     ranges: list[_Range], seen: dict[str, Any], usual: float, few: int, enough: bool
 ) -> tuple[list[int], list[_Range]]: ...
-def told(
-    ranges: Sequence[_Range],
-    known: dict[str, Any],
-    now: float,
-    near: int,
-    pieces: list[bytes],
-    look: Callable[[int, _Range], None],
-) -> int: ...

@@ -1,22 +1,17 @@
-"""Loops over all topics of a stream, of which there may be thousands in each batch: what is new, how large it is, and where
-it stands. Whatever is not plain is left to Python.
+"""Loops over all topics of a stream, of which there may be thousands in each batch: what is new, and how large it is.
+Whatever is not plain is left to Python.
 
 A range is a tuple of topic, first offset, and the offset behind the last.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
-from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject *, Py_ssize_t)
-
-cdef enum:
-    NUMBERS = 6     # of a place: start, until, position, first, shift, time
 
 
 cdef object range_of(type make, topic, start, until):
@@ -128,38 +123,3 @@ def guessed(list ranges not None, dict seen not None, double usual, int64_t few,
         else:
             sizes.append(round((<object>known).size(one)))
     return sizes, new
-
-
-def told(ranges not None, dict known not None, double now, int64_t near, list pieces not None, look) -> int:
-    """Adds where the events of each range stand, as Place.java reads it; of how many that was known.
-
-    `known` has spots and how long they are good, by topic: a range that begins behind one, and not far, stands there.
-    `look(number, range)` deals with the others.
-    """
-    cdef int64_t numbers[NUMBERS]
-    cdef char packed[4 + NUMBERS * 8 + 4]
-    cdef int32_t number = 0, size
-    cdef int64_t events = 0, start, until, first
-    cdef PyObject *kept
-    cdef PyObject *spot
-    for one in ranges:
-        start, until = (<tuple>one)[1], (<tuple>one)[2]
-        kept = PyDict_GetItem(known, (<tuple>one)[0])
-        if kept != NULL:
-            spot = <PyObject *>(<tuple>kept)[0]
-            first = (<tuple>spot)[1]
-            if until - near <= first <= start and now < <double>(<tuple>kept)[1]:
-                numbers[0], numbers[1], numbers[2] = start, until, (<tuple>spot)[0]
-                numbers[3], numbers[4], numbers[5] = first, (<tuple>spot)[2], (<tuple>spot)[3]
-                size = (<tuple>spot)[4]
-                memcpy(packed, &number, 4)
-                memcpy(packed + 4, numbers, NUMBERS * 8)
-                memcpy(packed + 4 + NUMBERS * 8, &size, 4)
-                pieces.append(PyBytes_FromStringAndSize(packed, sizeof(packed)))
-                pieces.append((<tuple>spot)[5])
-                events += until - start
-                number += 1
-                continue
-        look(number, one)
-        number += 1
-    return events

@@ -14,9 +14,9 @@ from echomesh.log import LogReader, Records, TopicReader, arrow
 from echomesh.log.handles import allowed
 from echomesh.log.layout import parquet_name
 from echomesh.log.segments import listed
-from echomesh.native.spark_plan import told
+from echomesh.native.spark_places import Files, Spot, told
 from echomesh.spark.garbage import settle
-from echomesh.spark.places import Places, Spot, spot_of
+from echomesh.spark.places import Places, spot_of
 from echomesh.spark.reach import Range
 from echomesh.spark.sizing import Sizes
 from echomesh.topics import Matcher
@@ -30,11 +30,12 @@ SAMPLE_BYTES: Final = 1 << 16
 KEPT_BEFORE: Final = 32
 KEPT_BYTES: Final = 1 << 14
 ALL_KEPT_BYTES: Final = 64 << 20
-WORKER_HANDLES: Final = 16384
+MANY_HANDLES: Final = 16384
 MANY_READERS: Final = 1024
 NEAR_EVENTS: Final = 256
 SPOT_S: Final = 300.0
 MANY_SPOTS: Final = 1 << 17
+CARRIED_BYTES: Final = 4 << 20  # of events that travel with the plan of a task
 
 
 class _Topics:
@@ -179,22 +180,28 @@ class LocalReach:
 
 class _Spots:
     """Finds where offsets stand. To look for one takes some 60 µs, and a stream may have a few events of each of ten
-    thousand topics in every batch: where one stood a moment ago, those that follow are taken to stand behind it.
-
-    Where a new segment was begun since, the reader inside the JVM finds nothing there, and leaves it to Python.
+    thousand topics in every batch: where one stood a moment ago, those that follow are taken to stand behind it, and
+    read from there at once. If they are not there, since a new segment was begun, they are looked for.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, tuple[Spot, float]] = {}
+        self.known: dict[str, Spot] = {}
+        self.files: Files | None = None
+        self.looked_at = monotonic()
 
     def of(self, topics: _Topics, ranges: Sequence[Range]) -> Places:
         """Where the events of each range stand."""
-        found = Places()
+        found, now = Places(), monotonic()
+        if self.files is None:
+            self.files = Files(allowed(MANY_HANDLES, 2))
+        if now - self.looked_at > SPOT_S:
+            self.looked_at = now
+            self.files.close_idle(self.known)
 
         def look(number: int, one: Range) -> None:
             self._look(topics[one.topic], number, one, found)
 
-        events = told(ranges, self.known, monotonic(), NEAR_EVENTS, found.pieces, look)
+        events = told(ranges, self.known, now, NEAR_EVENTS, found.pieces, look, self.files, CARRIED_BYTES)
         found.known += events  # `look` adds to it too
         return found
 
@@ -202,14 +209,14 @@ class _Spots:
         at = wanted.start
         while at < wanted.until:
             place = topic.place_of(at, wanted.until)
-            spot = spot_of(topic.name, place)
+            # They are not all looked for again in the same batch.
+            spot = spot_of(topic.name, place, monotonic() + random.uniform(0.5, 1.5) * SPOT_S)
             found.add(number, at, place.until, spot, known=place.path is not None)
             at = place.until
             if at == wanted.until and place.path is not None:
                 if len(self.known) > MANY_SPOTS:
                     self.known.clear()
-                # They are not all looked for again in the same batch.
-                self.known[topic.name] = spot, monotonic() + random.uniform(0.5, 1.5) * SPOT_S
+                self.known[topic.name] = spot
 
 
 class _Times:
@@ -296,7 +303,7 @@ class LocalWay:
             found = _opened[key] = _Topics(*key)
             # A worker reads its share of thousands of topics in each batch: opening a file takes longer than reading.
             # Spark ends a worker that has nothing to do, and so lets deleted segments go.
-            found.log.max_handles = allowed(WORKER_HANDLES, 2)
+            found.log.max_handles = allowed(MANY_HANDLES, 2)
         if found.log.log_id.hex() != self.log_id:
             raise DataLoss("", 0, 0, f"{self.directory} has become another log")
         found.look()

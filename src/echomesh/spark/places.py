@@ -7,7 +7,9 @@ task than their events take to be read.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from echomesh.native.spark_places import NO_RECORDS, Spot
 
 if TYPE_CHECKING:
     from echomesh.log.place import Place
@@ -15,30 +17,19 @@ if TYPE_CHECKING:
 _NUMBERS: Final = struct.Struct("<iqqqqqqi")
 
 
-class Spot(NamedTuple):
-    """Where a file has a record of a topic; what follows it may be there too."""
-
-    position: int
-    first: int
-    shift: int
-    time_ns: int
-    size: int
-    named: bytes  # topic, file and how that begins, in so many bytes
-
-
-def spot_of(topic: str, place: Place) -> Spot:
+def spot_of(topic: str, place: Place, good_until: float = 0.0) -> Spot:
     """The same of a place, or of none that is known."""
-    return _spot(topic, place.path or "", place.head, place.position, place.first, place.shift, place.time_ns)
+    named = _named(topic, place.path or "", place.head)
+    return Spot(place.position, place.first, place.shift, place.time_ns, named, good_until)
 
 
 def spot_at_server(topic: str) -> Spot:
     """Of a topic that is fetched."""
-    return _spot(topic, "", b"", 0, 0, 0, -1)
+    return Spot(0, 0, 0, -1, _named(topic, "", b""))
 
 
-def _spot(topic: str, path: str, head: bytes, position: int, first: int, shift: int, time_ns: int) -> Spot:
-    named = b"".join(len(part).to_bytes(4, "little") + part for part in (topic.encode(), path.encode(), head))
-    return Spot(position, first, shift, time_ns, len(named), named)
+def _named(topic: str, path: str, head: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(4, "little") + part for part in (topic.encode(), path.encode(), head))
 
 
 class Places:
@@ -51,8 +42,8 @@ class Places:
 
     def add(self, number: int, start: int, until: int, spot: Spot, *, known: bool = True) -> None:
         """Some offsets of a range."""
-        position, first, shift, time_ns, size, named = spot
-        self.pieces += (_NUMBERS.pack(number, start, until, position, first, shift, time_ns, size), named)
+        numbers = spot.position, spot.first, spot.shift, spot.time_ns, len(spot.named)
+        self.pieces += (_NUMBERS.pack(number, start, until, *numbers), spot.named, NO_RECORDS)
         if known:
             self.known += until - start
         else:

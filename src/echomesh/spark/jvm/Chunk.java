@@ -4,6 +4,8 @@ import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
+import org.apache.spark.unsafe.Platform;
+
 /**
  * Memory that files are read into, outside of the heap: what is read there need not be copied once more. It lies at
  * `memory`; a few bytes behind the end may be looked at, since words are looked at whole.
@@ -52,6 +54,10 @@ final class Chunk {
     ByteBuffer empty(int most) {
         buffer.clear().limit(most);
         return buffer;
+    }
+
+    void put(int at, byte[] from, int begin, int many) {
+        Platform.copyMemory(from, Platform.BYTE_ARRAY_OFFSET + begin, null, memory + at, many);
     }
 
     ByteBuffer bytes(int from, int until) {

@@ -92,7 +92,7 @@ final class Columns {
         }
 
         @Override public UTF8String getUTF8String(int row) {
-            return topic;
+            return rows.many ? rows.topics[row] : topic;
         }
     }
 
@@ -102,7 +102,7 @@ final class Columns {
         }
 
         @Override public long getLong(int row) {
-            return rows.first + row;
+            return rows.many ? rows.offsets[row] : rows.first + row;
         }
     }
 

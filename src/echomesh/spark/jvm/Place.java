@@ -6,7 +6,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Where offsets of a topic stand: in a segment, in a stage that is one, or without a path: at a server, if any. */
+/**
+ * Where offsets of a topic stand: in a segment, in a stage that is one, or without a path: at a server, if any. A few small
+ * records come with it.
+ */
 final class Place {
     final int range; // its number among the ranges of the task
     final String topic;
@@ -18,6 +21,9 @@ final class Place {
     final long first;
     final long shift; // in a stage: what is added to its rows' numbers
     final long timeNs; // and when all of them were appended; -1 in a segment
+    final byte[] told; // has the records themselves, if any
+    final int records; // where they begin
+    final int size; // of them, or 0
 
     private Place(ByteBuffer told) {
         range = told.getInt();
@@ -31,10 +37,18 @@ final class Place {
         topic = new String(bytes(told), StandardCharsets.UTF_8);
         path = new String(bytes(told), StandardCharsets.UTF_8);
         head = bytes(told);
+        size = told.getInt();
+        records = told.position();
+        this.told = told.array();
+        told.position(records + size);
     }
 
+    private static final byte[] EMPTY = new byte[0];
+
     private static byte[] bytes(ByteBuffer told) {
-        byte[] found = new byte[told.getInt()];
+        int size = told.getInt();
+        if (size == 0) return EMPTY;
+        byte[] found = new byte[size];
         told.get(found);
         return found;
     }

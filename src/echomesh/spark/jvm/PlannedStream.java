@@ -8,14 +8,17 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
-/** The stream of the source in Python, but for what tasks are given. */
+/**
+ * The stream of the source in Python, but for what tasks are given. That is planned while Spark writes down where the batch
+ * ends: Python has nothing else to do then.
+ */
 final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     private final MicroBatchStream python;
     private final SupportsTriggerAvailableNow limits; // the same
     private final StructType schema;
-    private InputPartition[] planned; // the batch that was asked for last, and its ends
-    private Offset plannedFrom;
-    private Offset plannedTo;
+    private Plan plan; // of the batch that was asked for last
+    private Offset from; // the ends of the batch that was measured last
+    private Offset to;
 
     PlannedStream(MicroBatchStream python, StructType schema) {
         this.python = python;
@@ -25,19 +28,24 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     // Spark asks for each copy that it makes of a plan, to know whether there are columns.
     @Override public synchronized InputPartition[] planInputPartitions(Offset start, Offset end) {
-        if (planned == null || start != plannedFrom || end != plannedTo) {
-            planned = Split.all(python.planInputPartitions(start, end));
-            plannedFrom = start;
-            plannedTo = end;
+        if (plan == null || !plan.isOf(start, end)) {
+            settle();
+            plan = new Plan(python, start, end);
         }
-        return planned;
+        return plan.partitions();
+    }
+
+    // Python answers one question after the other, and none when it failed at a plan: that is what there is to say then.
+    private void settle() {
+        if (plan != null) plan.partitions();
     }
 
     @Override public PartitionReaderFactory createReaderFactory() {
         return new Readers(python.createReaderFactory(), schema);
     }
 
-    @Override public Offset initialOffset() {
+    @Override public synchronized Offset initialOffset() {
+        settle();
         return python.initialOffset();
     }
 
@@ -45,27 +53,42 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
         return python.deserializeOffset(json);
     }
 
-    @Override public Offset latestOffset() {
+    @Override public synchronized Offset latestOffset() {
+        settle();
         return python.latestOffset();
     }
 
-    @Override public Offset latestOffset(Offset start, ReadLimit limit) {
-        return limits.latestOffset(start, limit);
+    @Override public synchronized Offset latestOffset(Offset start, ReadLimit limit) {
+        settle();
+        from = start;
+        to = limits.latestOffset(start, limit);
+        return to;
     }
 
-    @Override public ReadLimit getDefaultReadLimit() {
+    @Override public synchronized ReadLimit getDefaultReadLimit() {
+        settle();
         return limits.getDefaultReadLimit();
     }
 
-    @Override public Offset reportLatestOffset() {
-        return limits.reportLatestOffset();
+    // The last question before Spark writes.
+    @Override public synchronized Offset reportLatestOffset() {
+        settle();
+        Offset found = limits.reportLatestOffset();
+        if (to != null && !to.equals(from)) {
+            plan = new Plan(python, from, to);
+            plan.begin();
+            to = null;
+        }
+        return found;
     }
 
-    @Override public void prepareForTriggerAvailableNow() {
+    @Override public synchronized void prepareForTriggerAvailableNow() {
+        settle();
         limits.prepareForTriggerAvailableNow();
     }
 
-    @Override public void commit(Offset end) {
+    @Override public synchronized void commit(Offset end) {
+        settle();
         python.commit(end);
     }
 

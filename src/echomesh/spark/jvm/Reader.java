@@ -24,6 +24,7 @@ final class Reader implements PartitionReader {
     private final Rows rows;
     private final Columns columns;
     private final Place[] places;
+    private final Carried carried;
     private int next;
     private Place place;
     private long offset; // of the next row
@@ -40,6 +41,7 @@ final class Reader implements PartitionReader {
         this.rows = new Rows(Columns.wanted(schema), new Judge(), !split.failOnDataLoss);
         this.columns = new Columns(schema, rows, this);
         this.places = split.places();
+        this.carried = new Carried(places, rows);
         this.source = split.server == null ? new Segment() : new Fetches(split.server, places);
     }
 
@@ -52,6 +54,12 @@ final class Reader implements PartitionReader {
                 python = null;
             } else if (place == null || offset == place.until) {
                 if (next == places.length) return false;
+                int behind = carried.read(next);
+                if (behind > next) {
+                    next = behind;
+                    batch = columns.batch();
+                    return true;
+                }
                 place = places[next];
                 there = source.turn(next++, place);
                 offset = place.start;
@@ -109,6 +117,7 @@ final class Reader implements PartitionReader {
     @Override public void close() throws IOException {
         if (python != null) python.close();
         if (source != null) source.close();
+        carried.close();
         python = null;
         source = null;
     }

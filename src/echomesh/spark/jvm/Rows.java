@@ -3,6 +3,7 @@ package echomesh;
 import java.util.Arrays;
 
 import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Events as rows: where each attribute stands in the memory that they were read into. `Columns` shows them to Spark,
@@ -38,15 +39,19 @@ final class Rows {
     final Attributes attributes = new Attributes();
     final long[] stamps = new long[MOST];
     final long[] times = new long[MOST];
+    final long[] offsets = new long[MOST]; // if they are of many topics
+    final UTF8String[] topics = new UTF8String[MOST];
     final int[][] at = new int[SPECVERSION + 1][];
     final int[][] sizes = new int[SPECVERSION + 1][]; // or NONE, or ODD; of a time and of attributes it says no more
     long memory;
     int count;
-    long first; // offset of the first row
+    long first; // offset of the first row, if all are of one topic
+    boolean many; // topics
     int odd; // rows
     boolean parsed;
     private final boolean ofEvents; // a column is wanted for which events are parsed
     private final boolean atOnce;
+    private boolean parsing; // when a row is added
     private long lastNs; // events that were appended together have one time
     private long lastStamp; // of that
     private final Judge judge;
@@ -74,18 +79,45 @@ final class Rows {
     }
 
     void begin(long memory, long first) {
-        this.memory = memory;
         this.first = first;
+        many = false;
+        parsed = atOnce;
+        begin(memory);
+    }
+
+    /** Those that come now are of many topics, and are parsed when they are added: odd ones are left to one topic's turn. */
+    void beginMany(long memory) {
+        many = true;
+        parsed = true;
+        begin(memory);
+    }
+
+    private void begin(long memory) {
+        this.memory = memory;
         count = 0;
         odd = 0;
-        parsed = atOnce;
+        parsing = parsed && ofEvents;
         attributes.clear();
         before.count = 0;
     }
 
+    /** Those from `from` on are of this topic, from this offset on. */
+    void of(int from, UTF8String topic, long offset) {
+        for (int row = from; row < count; row++) {
+            topics[row] = topic;
+            offsets[row] = offset + row - from;
+        }
+    }
+
+    /** Takes back those from `from` on. */
+    void undo(int from) {
+        count = from;
+        attributes.undo(from);
+    }
+
     /** The event from `begin` up to `end` becomes a row; false when it is odd, and should have been parsed. */
     boolean add(int begin, int end, long timeNs) {
-        if (atOnce && !event(count, begin, end)) {
+        if (parsing && !event(count, begin, end)) {
             attributes.undo(count);
             return false;
         }

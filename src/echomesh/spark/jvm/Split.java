@@ -20,20 +20,27 @@ final class Split implements InputPartition {
     final InputPartition python;
     final Server server; // or null, where they are in files
     final boolean failOnDataLoss;
+    transient long number; // for tasks of this JVM
+    private transient byte[] told; // the places, in the JVM that planned them
 
-    private Split(InputPartition python, Server server, boolean failOnDataLoss) {
+    private Split(InputPartition python, Server server, boolean failOnDataLoss, byte[] told) {
         this.python = python;
         this.server = server;
         this.failOnDataLoss = failOnDataLoss;
+        this.told = told;
     }
 
     /** Where they stand: there may be thousands of places, so that they travel once, and as bytes. */
     Place[] places() {
         try {
-            return Place.all((byte[]) state(python).get("places"));
+            return Place.all(told != null ? told : (byte[]) state(python).get("places"));
         } catch (Exception error) {
             throw new IllegalStateException(error);
         }
+    }
+
+    private Object writeReplace() {
+        return Here.of(this);
     }
 
     /** The partition for Python with these offsets of one of its ranges alone. */
@@ -88,7 +95,7 @@ final class Split implements InputPartition {
             byte[] places = (byte[]) state.get("places");
             if (places == null || places.length == 0) return null;
             boolean fail = ((Boolean) state.get("fail_on_data_loss")).booleanValue();
-            return new Split(python, Server.of((Object[]) state.get("server")), fail);
+            return new Split(python, Server.of((Object[]) state.get("server")), fail, places);
         } catch (Exception error) {
             LOG.warn("echomesh: tasks read by Python, since what it planned can't be read here", error);
             return null;
