@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+from typing import Final
+
+MANY: Final = 100_000
 
 
 def settle() -> None:
@@ -20,3 +23,11 @@ def settle_once() -> None:
     """The same with the first call only: when the imports are there."""
     gc.collect()
     settle()
+
+
+def collect_seldom() -> None:
+    """For who makes thousands of small objects at once, and hardly any that hold each other.
+
+    With a collection for every 700 of them, these took a third of the time of planning for ten thousand topics.
+    """
+    gc.set_threshold(MANY, *gc.get_threshold()[1:])

@@ -19,7 +19,7 @@ class Offsets:
 
     def json(self) -> dict[str, Any]:
         """As Spark keeps it."""
-        return {"log": self.log_id, "topics": dict(self.topics)} | ({"events": self.events} if self.events else {})
+        return {"log": self.log_id, "topics": self.topics} | ({"events": self.events} if self.events else {})
 
     @classmethod
     def of(cls, found: object) -> Offsets:

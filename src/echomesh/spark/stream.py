@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 from echomesh.errors import DataLoss
 from echomesh.native.spark_plan import ends, grown
 from echomesh.spark import columns, options, starts
+from echomesh.spark.answers import Answers
 from echomesh.spark.cut import Cutter, Limits
-from echomesh.spark.garbage import settle_once
+from echomesh.spark.garbage import collect_seldom, settle_once
 from echomesh.spark.offsets import Offsets
 from echomesh.spark.options import Place
 from echomesh.spark.plan import Part, parts
@@ -51,8 +52,8 @@ class _Asked(NamedTuple):
 
     def same(self, other: _Asked) -> bool:
         """Whether the answer is the same."""
-        there = self.bounds is other.bounds and self.target is other.target
-        return there and self.limit == other.limit and self.before == other.before
+        there = self.bounds is other.bounds and self.target is other.target and self.limit == other.limit
+        return there and (self.before is other.before or self.before == other.before)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.measured: _Measured | None = None
         self.asked: _Asked | None = None
         self.answer = Offsets("", {})
+        self.answers = Answers()
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -84,6 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._reach is None:
             self._reach = reach(self.options)
             settle_once()
+            collect_seldom()
         return self._reach
 
     def initialOffset(self) -> dict[str, Any]:
@@ -101,12 +104,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch that begins at `start` is to end."""
-        before, bounds = Offsets.of(start), self._bounds()
+        before, bounds = self.answers.hear(start), self._bounds()
         asked = _Asked(before, bounds, limit, self.target)
         if self.asked is None or not self.asked.same(asked):
             self.answer = self._latest(before, bounds, limit)
             self.asked = asked
-        return start if self.answer == before else self.answer.json()
+        return start if self.answer == before else self.answers.say(self.answer)
 
     def _latest(self, before: Offsets, bounds: Bounds, limit: ReadLimit) -> Offsets:
         self.seen = bounds
@@ -115,8 +118,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cut = self.cutter.cut(ranges, self._limits(limit))
             if cut is not ranges:
                 ranges, events = cut, self._events(before, cut)
-        others = before.topics.keys() - bounds.keys()
-        kept = {topic: before.topics[topic] for topic in sorted(others) if not self._subscribed(topic)}
+        others = sorted(topic for topic in before.topics if topic not in bounds)
+        kept = {topic: before.topics[topic] for topic in others if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, ends(ranges, kept), events)
         self.measured = _Measured(before, after, ranges)
         return after
@@ -149,11 +152,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the log, for the query's progress, and how many events the driver saw the query go on without."""
         bounds = self._bounds() if self.seen is None else self.seen  # those that the batch was measured by
         ends = {topic: end for topic, (_, end) in bounds.items()}
-        return Offsets(self.reach.log_id, ends).json() | {"lost": self.lost}
+        return self.answers.text(Offsets(self.reach.log_id, ends).json() | {"lost": self.lost})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         """What each task of the batch reads."""
-        begin, until = Offsets.of(start), Offsets.of(end)
+        begin, until = self.answers.hear(start), self.answers.hear(end)
         if self.measured is not None and self.measured[:2] == (begin, until):
             # Measured a moment ago; what is removed since then, its task finds out.
             return parts(self.reach, self.options, self.measured.ranges, self.columns)

@@ -13,12 +13,16 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 /** What the tasks of one batch read; it is asked for once, and may be before Spark wants to know. */
 final class Plan implements Callable {
     private final MicroBatchStream python;
+    private final Offset briefStart;
+    private final Offset briefEnd;
     private final Offset start;
     private final Offset end;
     private final FutureTask made = new FutureTask(this);
 
-    Plan(MicroBatchStream python, Offset start, Offset end) {
+    Plan(MicroBatchStream python, Answers answers, Offset start, Offset end) {
         this.python = python;
+        this.briefStart = answers.brief(start);
+        this.briefEnd = answers.brief(end);
         this.start = start;
         this.end = end;
     }
@@ -34,7 +38,7 @@ final class Plan implements Callable {
     }
 
     @Override public Object call() {
-        return Split.all(python.planInputPartitions(start, end));
+        return Split.all(python.planInputPartitions(briefStart, briefEnd));
     }
 
     /** Made here, unless it was begun before. */

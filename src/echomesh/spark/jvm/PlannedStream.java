@@ -16,6 +16,7 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
     private final MicroBatchStream python;
     private final SupportsTriggerAvailableNow limits; // the same
     private final StructType schema;
+    private final Answers answers;
     private Plan plan; // of the batch that was asked for last
     private Offset from; // the ends of the batch that was measured last
     private Offset to;
@@ -24,13 +25,14 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
         this.python = python;
         this.limits = (SupportsTriggerAvailableNow) python;
         this.schema = schema;
+        this.answers = new Answers(python);
     }
 
     // Spark asks for each copy that it makes of a plan, to know whether there are columns.
     @Override public synchronized InputPartition[] planInputPartitions(Offset start, Offset end) {
         if (plan == null || !plan.isOf(start, end)) {
             settle();
-            plan = new Plan(python, start, end);
+            plan = new Plan(python, answers, start, end);
         }
         return plan.partitions();
     }
@@ -61,7 +63,7 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
     @Override public synchronized Offset latestOffset(Offset start, ReadLimit limit) {
         settle();
         from = start;
-        to = limits.latestOffset(start, limit);
+        to = answers.answered(limits.latestOffset(answers.brief(start), limit), start);
         return to;
     }
 
@@ -75,11 +77,11 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
         settle();
         Offset found = limits.reportLatestOffset();
         if (to != null && !to.equals(from)) {
-            plan = new Plan(python, from, to);
+            plan = new Plan(python, answers, from, to);
             plan.begin();
             to = null;
         }
-        return found;
+        return found == null ? null : answers.reported(found);
     }
 
     @Override public synchronized void prepareForTriggerAvailableNow() {
@@ -87,10 +89,8 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
         limits.prepareForTriggerAvailableNow();
     }
 
-    @Override public synchronized void commit(Offset end) {
-        settle();
-        python.commit(end);
-    }
+    // Readers leave no trace in a log: there is nothing to tell Python.
+    @Override public void commit(Offset end) { }
 
     @Override public void stop() {
         python.stop();

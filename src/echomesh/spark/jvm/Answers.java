@@ -1,0 +1,62 @@
+package echomesh;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+
+/**
+ * Offsets as Python says and hears them: there may be ten thousand topics in each, so what Python answered last is told
+ * it by its number. See answers.py.
+ */
+final class Answers {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final MicroBatchStream python;
+    private final Offset[] said = new Offset[2]; // the last ones
+    private final long[] numbers = new long[2];
+
+    Answers(MicroBatchStream python) {
+        this.python = python;
+    }
+
+    /** As Python is told of it. */
+    Offset brief(Offset offset) {
+        for (int i = 0; i < said.length; i++) {
+            if (offset.equals(said[i])) return python.deserializeOffset("{\"answer\": " + numbers[i] + "}");
+        }
+        return python.deserializeOffset("{\"offset\": " + offset.json() + "}");
+    }
+
+    /** What Python answered when it was told of this offset: that again, where nothing is new. */
+    Offset answered(Offset answer, Offset asked) {
+        JsonNode found = read(answer);
+        if (!found.has("text")) return asked;
+        said[0] = said[1];
+        numbers[0] = numbers[1];
+        said[1] = text(found);
+        numbers[1] = found.get("answer").longValue();
+        return said[1];
+    }
+
+    /** What Python said besides. */
+    Offset reported(Offset found) {
+        JsonNode read = read(found);
+        return read.has("text") ? text(read) : found;
+    }
+
+    private Offset text(JsonNode found) {
+        return python.deserializeOffset(found.get("text").textValue());
+    }
+
+    private static JsonNode read(Offset answer) {
+        try {
+            return JSON.readTree(answer.json());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+}
