@@ -115,5 +115,6 @@ def test_an_archive_can_be_made_of_wheels_for_another_python(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"tar\.gz"):
         submit.archive(tmp_path / "deps.zip")
     assert submit.arguments(made) == [
-        "--archives", f"{made}#deps", "--conf", "spark.executorEnv.PYTHONPATH=./deps", "--jars", jar(),
+        "--archives", f"{made}#deps", "--conf", "spark.executorEnv.PYTHONPATH=./deps",
+        "--conf", "spark.sql.streaming.checkpointFileManagerClass=echomesh.Checkpoints", "--jars", jar(),
     ]  # fmt: skip

@@ -13,7 +13,21 @@ from tests.support.counts import FULL
 from tests.support.repository import ROOT
 
 OLDEST = "4.2"
-FILES = ("source", "stream", "loss", "overtaken", "batch", "jvm", "jvm_fetch", "jars", "sink", "tls", "connect")
+FILES = (
+    "source",
+    "stream",
+    "loss",
+    "overtaken",
+    "batch",
+    "jvm",
+    "jvm_fetch",
+    "jars",
+    "sink",
+    "tls",
+    "connect",
+    "checkpoints",
+    "checkpoint_files",
+)
 
 
 @pytest.mark.spark

@@ -1,7 +1,8 @@
-"""The part of the source that runs inside the JVM: a JAR that is made on first use, for the Spark that is installed.
+"""What runs inside the JVM, a reader and checkpoints: a JAR that is made on first use, for the Spark that is installed.
 
 Its Java sources are in `jvm`. Spark brings a compiler for the code that it generates; that one compiles them, so
-neither a JDK is needed nor a JAR for each version of Spark. Where it can't be made, tasks read by Python.
+neither a JDK is needed nor a JAR for each version of Spark. Where it can't be made, tasks read by Python, and Spark
+keeps checkpoints by itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import subprocess
 import tempfile
 import zipfile
@@ -19,6 +21,7 @@ from typing import Any, Final
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 
 from echomesh.errors import UsageError
 from echomesh.events import rules
@@ -26,6 +29,7 @@ from echomesh.spark.cache import kept
 from echomesh.spark.java import find_java
 
 SETTING: Final = "spark.jars"
+CHECKPOINTS: Final[Mapping[str, str]] = {"spark.sql.streaming.checkpointFileManagerClass": "echomesh.Checkpoints"}
 SOURCES: Final = Path(__file__).parent / "jvm"
 _END_S: Final = 10.0
 _log = logging.getLogger(__name__)
@@ -42,14 +46,34 @@ def jar() -> str:
 
 
 def added(config: Mapping[str, object]) -> dict[str, object]:
-    """These settings of a session, and the JAR among those that they name; without it where it can't be made."""
+    """These settings of a session, with the JAR among those that they name, and checkpoints kept by it.
+
+    Without either where it can't be made.
+    """
     try:
         own = jar()
     except (UsageError, OSError) as error:
         _log.warning("tasks will read by Python, which is slower: %s", error)
         return dict(config)
     named = [name for name in str(config.get(SETTING, "")).split(",") if name]
-    return {**config, SETTING: ",".join([*named, *([] if own in named else [own])])}
+    kept_by_it = CHECKPOINTS if _will_be_seen() else {}
+    return {**kept_by_it, **config, SETTING: ",".join([*named, *([] if own in named else [own])])}
+
+
+def _will_be_seen() -> bool:
+    # A JVM that runs already takes no other JARs: its queries would fail for want of a class that they are told to use.
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return True
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        for name in CHECKPOINTS.values():
+            loader.loadClass(name)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def _make(target: Path) -> None:

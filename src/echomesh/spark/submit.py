@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from echomesh.errors import UsageError
-from echomesh.spark.jars import SETTING, added
+from echomesh.spark.jars import CHECKPOINTS, SETTING, added
 
 NAME: Final = "deps"
 NEEDED: Final = ("msgspec", "typing_extensions")
@@ -73,9 +73,12 @@ def config(made: str | Path) -> dict[str, str]:
 def arguments(made: str | Path) -> list[str]:
     """The same for `spark-submit`."""
     found = config(made)
-    path = f"spark.executorEnv.PYTHONPATH={found['spark.executorEnv.PYTHONPATH']}"
+    settings = {"spark.executorEnv.PYTHONPATH": found["spark.executorEnv.PYTHONPATH"]}
     jars = str(added({}).get(SETTING, ""))
-    return ["--archives", found["spark.archives"], "--conf", path, *(["--jars", jars] if jars else [])]
+    if jars:
+        settings |= CHECKPOINTS
+    told = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return ["--archives", found["spark.archives"], *told, *(["--jars", jars] if jars else [])]
 
 
 def _of_here(arrow: bool, packages: Sequence[str]) -> Iterator[File]:
