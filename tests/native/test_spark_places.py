@@ -78,7 +78,7 @@ def planned(
     """What is told of these ranges, and those that are left to a look."""
     pieces: list[bytes] = []
     left: list[Range] = []
-    known = told(ranges, spots, 5.0, near, pieces, lambda _, one: left.append(one), files or Files(100), room)
+    known = told(ranges, spots, 5.0, near, pieces, lambda _, one: left.append(one), files or Files(100), room, 50.0)
     found = list(parsed(b"".join(pieces)))
     assert known == sum(one.until - one.start for one in found)
     return found, left
@@ -114,7 +114,7 @@ def test_places_are_told_as_one_by_one(ranges: list[Range], known: dict[str, tup
         assert (number, one) == left.pop(0)
         found.add(number, one.start, one.until, spot_at_server(one.topic), known=False)
 
-    assert told(ranges, spots, 5.0, near, found.pieces, look, Files(0), MUCH) == wanted.known
+    assert told(ranges, spots, 5.0, near, found.pieces, look, Files(0), MUCH, 50.0) == wanted.known
     assert not left
     assert found.packed() == wanted.packed()
 
@@ -126,7 +126,7 @@ def test_a_few_small_records_travel_with_their_place_batch_after_batch(tmp_path:
         (found,), left = planned(spots, Range("a", start, until))
         assert not left
         assert found == Told(0, start, until, 0, start, "a", "", segment.bytes_of(start, until))
-    assert spots["a"].first == 27
+    assert (spots["a"].first, spots["a"].good_until) == (27, 100.0)
 
 
 @given(
@@ -152,6 +152,35 @@ def test_whatever_their_sizes_they_are_those_of_the_file_or_its_place_is_told(
             assert found.path == str(segment.path)
             assert found.position == len(HEAD) + len(segment.bytes_of(0, found.first))
         at = until
+
+
+def test_thousands_are_read_by_two_threads_and_told_in_order(tmp_path: Path) -> None:
+    segments = [Segment(tmp_path / f"{i}.seg", [50 + i % 300] * 6) for i in range(1500)]
+    spots = {f"t/{i}": segment.spot(f"t/{i}") for i, segment in enumerate(segments)}
+    files = Files(2000)
+    for start, until in ((0, 1), (1, 2), (2, 5), (5, 6)):
+        found, left = planned(spots, *(Range(f"t/{i}", start, until) for i in range(1500)), files=files)
+        assert not left
+        assert [(one.number, one.topic, one.records) for one in found] == [
+            (i, f"t/{i}", segment.bytes_of(start, until)) for i, segment in enumerate(segments)
+        ]
+    found, left = planned(spots, *(Range(f"t/{i}", 6, 7) for i in range(1500)), files=files)
+    assert (len(found), len(left)) == (0, 1500)
+
+
+def test_a_topic_may_come_twice(tmp_path: Path) -> None:
+    segments = {name: Segment(tmp_path / f"{name}.seg", [100] * 9) for name in ("a", "b")}
+    spots = {name: segment.spot(name) for name, segment in segments.items()}
+    for first in (0, 3):
+        wanted = [
+            Range("a", first, first + 1),
+            Range("b", first, first + 2),
+            Range("a", first + 1, first + 3),
+            Range("b", first + 2, first + 3),
+        ]
+        found, left = planned(spots, *wanted)
+        assert not left
+        assert [one.records for one in found] == [segments[one.topic].bytes_of(one.start, one.until) for one in wanted]
 
 
 def test_large_ones_many_and_those_of_stages_stay_where_they_are(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from echomesh.spark import session
 from tests.spark.checkpoint_files import MANAGER
 from tests.spark.conftest import QUICK
-from tests.spark.support import made, opened, stream
+from tests.spark.support import catch_up, made, opened, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def run(spark: SparkSession, log: TopicLog, place: Path, name: str) -> None:
         if number == 1:
             note(f"{name} begins")
         log.append_many("t", made(1, next(_numbers)))
-        query.processAllAvailable()
+        catch_up(query)
     note(f"{name} ends")
     query.stop()
 

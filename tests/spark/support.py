@@ -63,6 +63,16 @@ def stream(spark: SparkSession, directory: Path, subscribe: str = "**", **option
     return spark.readStream.format("echomesh").options(subscribe=subscribe, path=str(directory), **chosen).load()
 
 
+def catch_up(query: StreamingQuery) -> None:
+    """Waits until the query has read all there is.
+
+    Spark answers the first call when a look shows nothing new, which may have begun before the last event came. The
+    look that answers the second one began behind that.
+    """
+    query.processAllAvailable()
+    query.processAllAvailable()
+
+
 def drain(frame: DataFrame, place: Path, **how: Any) -> StreamingQuery:
     """Runs the stream into Parquet files beside its checkpoint, up to what there is now."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))

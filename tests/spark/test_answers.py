@@ -57,6 +57,9 @@ def test_a_stream_answers_the_same_either_way(data: Path) -> None:
                 log.append_many(topic, made(3, 3 * batch))
             end, answer = plain.latestOffset(start, limit), brief.latestOffset(asked, limit)
             assert json.loads(answer["text"]) == end
+            # Answers.java makes the report of these.
+            report = answer["text"].rpartition(',"events":')[0] + f',"lost":{answer["lost"]}}}'
+            assert json.loads(report) == plain.reportLatestOffset()
             assert json.loads(brief.reportLatestOffset()["text"]) == plain.reportLatestOffset()
             number = {"answer": answer["answer"]}
             assert [part.ranges for part in brief.partitions(asked, number)] == [
@@ -66,3 +69,22 @@ def test_a_stream_answers_the_same_either_way(data: Path) -> None:
             start, asked = end, number
         plain.stop()
         brief.stop()
+
+
+def test_where_the_log_ends_is_told_with_the_answer_only_if_it_is_the_same(data: Path) -> None:
+    with opened(data) as log:
+        log.append_many("a", made(10))
+        log.append_many("b", made(10))
+        source = DefaultSource(
+            {"subscribe": "**", "path": str(data), "startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}
+        )
+        reader = StreamReader(source.options, source.schema())
+        limit = reader.getDefaultReadLimit()
+        asked: dict[str, Any] = {"offset": reader.initialOffset()}
+        told = []
+        for _ in range(3):
+            answer = reader.latestOffset(asked, limit)
+            told.append("lost" in answer)
+            asked = {"answer": answer["answer"]}
+        reader.stop()
+    assert told == [False, False, True]

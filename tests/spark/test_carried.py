@@ -12,14 +12,15 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from echomesh.log import TopicLog
+from echomesh.log import LogReader, TopicLog
+from echomesh.log.parquet import compact
 from echomesh.spark import lost_events
 from echomesh.spark.plan import Part
 from echomesh.spark.stream import StreamReader
 from pyspark_echomesh import DefaultSource
 from tests.log.arrow_support import packed
 from tests.log.event_forms import forms
-from tests.spark.support import expected, made, opened, read, rows, stream
+from tests.spark.support import catch_up, expected, made, opened, read, rows, stream
 from tests.support.counts import count
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def test_what_is_carried_is_what_python_reads(spark: SparkSession, data: Path, t
                         some.append(chosen.choice(all_forms))
                     chosen.shuffle(some)
                     log.append_many(f"t/{topic}", some)
-                query.processAllAvailable()
+                catch_up(query)
     plain = read(spark, data, "t/*", reader="python", failOnDataLoss="false")
     wanted = plain.selectExpr(*columns[:-1], "to_json(attributes) as a").collect()
     assert rows(spark, tmp_path, *columns[:-1], "a") == sorted(map(tuple, wanted), key=lambda row: row[:2])
@@ -149,20 +150,47 @@ def test_a_damaged_event_among_them_is_reported_with_its_offset(
     with opened(data, duplicate_bytes=0) as log:
         fill(log, 0)
         with running(frame, tmp_path) as query:
-            query.processAllAvailable()
+            catch_up(query)
             (data / "hold").touch()
             fill(log, 1)
             damage(segment_of(data, 23), b"event 1 of 23")
             (data / "hold").unlink()
             if fails == "true":
                 with pytest.raises(Exception, match=r"topic 't/23', offsets 1 to 1"):
-                    query.processAllAvailable()
+                    catch_up(query)
                 return
-            query.processAllAvailable()
+            catch_up(query)
             lost = [lost_events(batch) for batch in query.recentProgress if batch["numInputRows"]]
     assert lost == [0, 1]
     wanted = {(f"t/{topic:02d}", offset, b"%d" % offset) for topic in range(40) for offset in range(2)}
     assert rows(spark, tmp_path) == sorted(wanted - {("t/23", 1, b"1")})
+
+
+def test_a_batch_that_python_has_to_read_gives_the_columns_that_spark_expects(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    other = spark.newSession()
+    other.dataSource.register(Holding)
+    frame = stream(other, data).selectExpr("topic", "offset", "data", "to_json(attributes) as a")
+    small = {"segment_bytes": 1 << 12, "duplicate_bytes": 0}
+    with opened(data, **small) as log:
+        log.append_many("a", made(10))
+    with running(frame, tmp_path) as query:
+        catch_up(query)
+        (data / "hold").touch()
+        with opened(data, **small) as log:
+            for first in range(10, 600, 10):
+                log.append_many("a", made(10, first, extensions={"n": first}))
+        with LogReader(data) as reader:
+            assert compact(reader.topic("a"), min_age_s=0).done
+        (data / "hold").unlink()
+        catch_up(query)
+        with opened(data, **small) as log:
+            log.append_many("a", made(10, 600))
+            catch_up(query)
+    found = rows(spark, tmp_path, "topic", "offset", "data", "a")
+    assert [row[:3] for row in found] == sorted(expected("a", range(610)), key=lambda row: row[1])
+    assert [row[3] for row in found] == [f'{{"n":"{i - i % 10}"}}' if 10 <= i < 600 else "{}" for i in range(610)]
 
 
 class Unplanned(StreamReader):
@@ -189,12 +217,12 @@ def test_a_plan_that_fails_while_spark_writes_fails_the_query(spark: SparkSessio
     with opened(data) as log:
         log.append_many("a", made(10))
         with running(stream(other, data), tmp_path) as query:
-            query.processAllAvailable()
+            catch_up(query)
             log.append_many("a", made(10, 10))
             with pytest.raises(Exception, match="more than ten"):
-                query.processAllAvailable()
+                catch_up(query)
         with running(stream(spark, data), tmp_path) as query:
-            query.processAllAvailable()
+            catch_up(query)
     assert rows(spark, tmp_path) == expected("a", range(20))
 
 
@@ -209,5 +237,5 @@ def test_a_query_is_stopped_while_its_plan_is_made(spark: SparkSession, data: Pa
                     written += 5
                     query.awaitTermination(chosen.choice([1, 1, 2]))
         with running(stream(spark, data), tmp_path) as query:
-            query.processAllAvailable()
+            catch_up(query)
     assert rows(spark, tmp_path) == expected("a", range(written))

@@ -22,7 +22,7 @@ from echomesh.spark import jars
 from tests.spark.checkpoint_files import MANAGER, OURS, Files, kind, names
 from tests.spark.node import events_of, numbers_of
 from tests.spark.noted_driver import BATCHES
-from tests.spark.support import counts, drain, expected, made, opened, rows, stream
+from tests.spark.support import catch_up, counts, drain, expected, made, opened, rows, stream
 from tests.support.counts import count, full_only
 from tests.support.repository import ROOT
 
@@ -131,13 +131,13 @@ def test_a_query_whose_batch_another_driver_began_is_refused(
         with opened(data, duplicate_bytes=0) as log:
             log.append_many("t", made(5))
             query = drained(spark, data, place)
-            query.processAllAvailable()
+            catch_up(query)
             offsets = place / "checkpoint" / "offsets"
             last = max(int(path.name) for path in offsets.iterdir() if path.name.isdecimal())
             (offsets / str(last + 1)).write_bytes((offsets / str(last)).read_bytes())
             log.append_many("t", made(5))
             with pytest.raises(StreamingQueryException, match="CONCURRENT_STREAM_LOG_UPDATE"):
-                query.processAllAvailable()
+                catch_up(query)
             query.stop()
 
 
@@ -258,11 +258,11 @@ def test_a_full_disk_fails_the_query_leaves_nothing_and_it_goes_on_with_room(
         log.append_many("t", made(5))
         writer = stream(spark, data).writeStream.format("parquet").option("checkpointLocation", str(tmpfs / "c"))
         query = writer.start(str(tmp_path / "rows"))
-        query.processAllAvailable()
+        catch_up(query)
         fill(ballast)
         log.append_many("t", made(5, 5))
         with pytest.raises(StreamingQueryException, match="No space left"):
-            query.processAllAvailable()
+            catch_up(query)
         assert not [name for name in names(tmpfs / "c") if name.endswith(".tmp")]
         ballast.unlink()
         writer.trigger(availableNow=True).start(str(tmp_path / "rows")).awaitTermination()

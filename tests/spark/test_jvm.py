@@ -17,7 +17,7 @@ from echomesh.log import LogReader
 from echomesh.log.parquet import compact
 from tests.log.arrow_support import packed, row
 from tests.log.event_forms import UNDAMAGED, alike, damaged, forms
-from tests.spark.support import drain, expected, inside, made, opened, read, rows, stream
+from tests.spark.support import catch_up, drain, expected, inside, made, opened, read, rows, stream
 from tests.support.counts import count
 
 if TYPE_CHECKING:
@@ -248,10 +248,10 @@ def test_segments_that_are_begun_while_a_stream_runs_are_found(spark: SparkSessi
         writer = frame.writeStream.format("memory").queryName("rolled")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         for first in range(40, 400, 40):
-            query.processAllAvailable()
+            catch_up(query)
             log.append_many("a", made(40, first))
             log.append_many(f"new/{first}", made(3))
-        query.processAllAvailable()
+        catch_up(query)
         query.stop()
     assert len(list((data / "topics").rglob("*.seg"))) > 12
     wanted = [*expected("a", range(400))]

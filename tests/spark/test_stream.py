@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from echomesh.events import Event
 from echomesh.log import LogReader
-from tests.spark.support import START_NS, Clock, counts, drain, expected, made, opened, rows, source, stream
+from tests.spark.support import START_NS, Clock, catch_up, counts, drain, expected, made, opened, rows, source, stream
 from tests.support.counts import count
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def test_a_running_query_sees_events_and_topics_as_they_come(spark: SparkSession
         writer = stream(spark, data).writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c"))
         query = writer.start(str(tmp_path / "rows"))
         try:
-            query.processAllAvailable()
+            catch_up(query)
             log.append_many("a", made(10, 10))
             log.append_many("b/c", made(5))
-            query.processAllAvailable()
+            catch_up(query)
             log.append_many("b/c", made(5, 5))
-            query.processAllAvailable()
+            catch_up(query)
         finally:
             query.stop()
     assert rows(spark, tmp_path) == expected("a", range(20)) + expected("b/c", range(10))

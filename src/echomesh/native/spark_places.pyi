@@ -36,4 +36,5 @@ def told(
     look: Callable[[int, _Range], None],
     files: Files,
     room: int,
+    renewed: float,
 ) -> int: ...

@@ -8,6 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from echomesh.native.log_record cimport HEADER, padded
@@ -20,6 +21,11 @@ cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
     ssize_t c_pread "pread"(int fd, void *into, size_t size, int64_t position)
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef unsigned long pthread_t
+    int pthread_create(pthread_t *thread, const void *how, void *(*run)(void *) noexcept nogil, void *argument)
+    int pthread_join(pthread_t thread, void **result)
+
 cdef enum:
     NUMBERS = 6             # of a place: start, until, position, first, shift, time
     FIXED = 4 + NUMBERS * 8 + 4
@@ -28,6 +34,64 @@ cdef enum:
     FIRST_READ = 1 << 10
     NOT_OPEN = -1
     NO_FILE = -2            # or not the one that was told
+    MANY = 512              # reads, from which on two threads share them: each is a call of the kernel, and little else
+
+
+cdef struct job_t:
+    # A read of a few records: from a record's place in a file, up to the one before `until`.
+    int fd
+    int32_t size            # bytes to read, by what records took so far
+    int64_t position, first, start, until
+    char *into
+    int32_t begin, end      # where those from `start` on stand in what was read; no end: not all of them are there
+
+
+cdef struct jobs_t:
+    job_t *first
+    int64_t count
+
+
+cdef void *work(void *given) noexcept nogil:
+    cdef jobs_t *jobs = <jobs_t *>given
+    cdef int64_t i
+    for i in range(jobs.count):
+        walk(&jobs.first[i], c_pread(jobs.first[i].fd, jobs.first[i].into, jobs.first[i].size, jobs.first[i].position))
+    return NULL
+
+
+cdef bint walk(job_t *job, int64_t there) noexcept nogil:
+    # Finds the records in what was read; true if there is something else in their place.
+    cdef int64_t at = 0, offset = job.first, found
+    cdef uint32_t length
+    job.end = 0
+    while offset < job.until:
+        if there - at < HEADER:
+            return False
+        memcpy(&length, job.into + at, 4)
+        memcpy(&found, job.into + at + 8, 8)
+        if length < HEADER or found != offset:
+            return True
+        if padded(length) > there - at:
+            return False
+        if offset == job.start:
+            job.begin = at
+        at += padded(length)
+        offset += 1
+    job.end = at
+    return False
+
+
+cdef void read_all(job_t *jobs, int64_t count) noexcept nogil:
+    cdef jobs_t mine, others
+    cdef pthread_t thread
+    mine.first, mine.count = jobs, count if count < MANY else count // 2
+    others.first, others.count = jobs + mine.count, count - mine.count
+    if others.count and pthread_create(&thread, NULL, work, &others):
+        mine.count = count
+        others.count = 0
+    work(&mine)
+    if others.count:
+        pthread_join(thread, NULL)
 
 
 cdef class Files:
@@ -35,9 +99,43 @@ cdef class Files:
 
     cdef int64_t limit
     cdef readonly int64_t count
+    cdef char *memory       # to read into, for one batch after the other: fresh pages cost as much as reading
+    cdef int64_t size
+    cdef char *text         # what is told of carried records, one behind the other
+    cdef int64_t told, most
 
     def __init__(self, int64_t limit):
         self.limit = limit
+
+    def __dealloc__(self):
+        free(self.memory)
+        free(self.text)
+
+    cdef char *room(self, int64_t size) except NULL:
+        if size > self.size:
+            free(self.memory)
+            self.memory = <char *>malloc(size)
+            self.size = size if self.memory != NULL else 0
+            if self.memory == NULL:
+                raise MemoryError
+        return self.memory
+
+    cdef char *next(self, int64_t size) except NULL:
+        cdef char *larger
+        if self.told + size > self.most:
+            larger = <char *>realloc(self.text, 2 * self.most + size)
+            if larger == NULL:
+                raise MemoryError
+            self.text = larger
+            self.most = 2 * self.most + size
+        self.told += size
+        return self.text + self.told - size
+
+    cdef int flush(self, list pieces) except -1:
+        if self.told:
+            pieces.append(PyBytes_FromStringAndSize(self.text, self.told))
+        self.told = 0
+        return 0
 
     def close_idle(self, dict known not None) -> None:
         """Closes those of spots that were not read since the last call: they may have been removed."""
@@ -62,7 +160,6 @@ cdef class Spot:
     cdef Files files
     cdef int64_t typical    # bytes of a record
     cdef bint used
-    cdef bint missing       # what was to be read last is not there
 
     def __init__(self, int64_t position, int64_t first, int64_t shift, int64_t time_ns, bytes named not None,
                  double good_until=0.0):
@@ -95,11 +192,15 @@ cdef class Spot:
     cdef bint open(self, Files files):
         # The file, if it is the one that was told.
         cdef int32_t size
-        cdef const char *path = self.part(1, &size)
-        cdef bytes name = path[:size]
+        cdef const char *path
         cdef const char *head
         cdef char found[256]
-        if self.fd == NOT_OPEN and size > 0 and files.count < files.limit:
+        cdef bytes name
+        if self.fd != NOT_OPEN:
+            return self.fd >= 0
+        path = self.part(1, &size)
+        if size > 0 and files.count < files.limit:
+            name = path[:size]
             head = self.part(2, &size)
             self.fd = c_open(PyBytes_AS_STRING(name), O_RDONLY | O_CLOEXEC)
             if self.fd >= 0:
@@ -111,81 +212,150 @@ cdef class Spot:
                 self.fd = NO_FILE
         return self.fd >= 0
 
-    cdef bytes carry(self, Files files, int64_t start, int64_t until):
-        """The records of these offsets, as they stand in the file; None where they are more than a few, or not all there.
+    cdef bint can_read(self, Files files):
+        return not self.shift and self.time_ns < 0 and self.open(files)
 
-        Their sums are for who reads them.
-        """
-        cdef char read[READ]
-        cdef int64_t offset = self.first, at = 0, begin = 0, size, there, found
-        cdef uint32_t length
-        self.missing = False
-        if self.shift or self.time_ns >= 0 or not self.open(files):
-            return None
-        size = (until - offset) * (self.typical + (self.typical >> 2)) + 64 if self.typical else FIRST_READ
-        size = min(size, READ)
-        there = c_pread(self.fd, read, size, self.position)
-        while offset < until:
-            if there - at >= HEADER:
-                memcpy(&length, read + at, 4)
-                memcpy(&found, read + at + 8, 8)
-                if length < HEADER or found != offset:
-                    self.missing = True
-                    return None
-            if there - at < HEADER or padded(length) > there - at:
-                if there < size or size == READ:
-                    self.missing = there < size
-                    return None
-                size = READ
-                there = c_pread(self.fd, read, size, self.position)
-                continue
-            if offset == start:
-                begin = at
-            at += padded(length)
-            offset += 1
-        self.typical = at // (until - self.first)
-        self.position += at
-        self.first = until
+    cdef int64_t guess(self, int64_t until) noexcept:
+        # Of the bytes up to there.
+        return (until - self.first) * (self.typical + (self.typical >> 2)) + 64
+
+    cdef job_t job(self, int64_t start, int64_t until, int64_t size, char *into) noexcept:
+        return job_t(self.fd, min(size, READ), self.position, self.first, start, until, into, 0, 0)
+
+    cdef void turn(self, const job_t *done) noexcept:
+        # Goes on behind what was read.
+        self.typical = done.end // (done.until - done.first)
+        self.position += done.end
+        self.first = done.until
         self.used = True
-        return PyBytes_FromStringAndSize(read + begin, at - begin) if at - begin <= CARRIED else None
+
+    cdef int carry(self, job_t *job, Files files, int64_t start, int64_t until, char *into):
+        """Reads the records of these offsets; CARRY, or PLACE where they are more than a few, or LOOK if others are there.
+
+        Their sums are for who uses them.
+        """
+        cdef int64_t there
+        cdef bint others
+        if not self.can_read(files):
+            return PLACE
+        job[0] = self.job(start, until, self.guess(until) if self.typical else FIRST_READ, into)
+        while True:
+            there = c_pread(job.fd, into, job.size, job.position)
+            others = walk(job, there)
+            if job.end:
+                self.turn(job)
+                return CARRY if job.end - job.begin <= CARRIED else PLACE
+            if others or there < job.size:
+                return LOOK
+            if job.size == READ:
+                return PLACE
+            job.size = READ
+
+
+cdef enum:
+    CARRY
+    PLACE
+    LOOK
+
+
+cdef class Batch:
+    """The ranges of a batch: what is known of them is read first, all at once, and then told one by one."""
+
+    cdef job_t *jobs
+    cdef int64_t count, next
+
+    def __dealloc__(self):
+        free(self.jobs)
+
+    cdef int read(self, ranges, dict known, double now, int64_t near, Files files, int64_t room) except -1:
+        cdef int64_t start, until, size, used = 0
+        cdef char *memory = files.room(room + READ)
+        cdef Spot spot
+        self.jobs = <job_t *>malloc((len(ranges) + 1) * sizeof(job_t))
+        if self.jobs == NULL:
+            raise MemoryError
+        for one in ranges:
+            start, until = (<tuple>one)[1], (<tuple>one)[2]
+            spot = spot_for((<tuple>one)[0], start, until, known, now, near)
+            if spot is None or not spot.typical or not spot.can_read(files):
+                continue
+            size = spot.guess(until)
+            if size <= CARRIED and used + size <= room:
+                self.jobs[self.count] = spot.job(start, until, size, memory + used)
+                used += size
+                self.count += 1
+        with nogil:
+            read_all(self.jobs, self.count)
+        return 0
+
+    cdef job_t *done(self, Spot spot, int64_t start, int64_t until) noexcept:
+        # What was read of the next range, if it was.
+        cdef job_t *job = &self.jobs[self.next]
+        if self.next == self.count or job.fd != spot.fd or job.start != start or job.until != until:
+            return NULL
+        self.next += 1
+        return job if job.end and job.first == spot.first else NULL
+
+
+cdef Spot spot_for(str topic, int64_t start, int64_t until, dict known, double now, int64_t near):
+    # The one that a range begins behind, and not far.
+    cdef PyObject *kept = PyDict_GetItem(known, topic)
+    cdef Spot spot
+    if kept == NULL:
+        return None
+    spot = <Spot>kept
+    return spot if until - near <= spot.first <= start and now < spot.good_until else None
 
 
 def told(ranges not None, dict known not None, double now, int64_t near, list pieces not None, look, Files files,
-         int64_t room) -> int:
+         int64_t room, double renewed) -> int:
     """Adds where the events of each range stand, as Place.java reads it; of how many that was known.
 
     `known` has spots by topic: a range that begins behind one, and not far, stands there. A few of its events are added
-    themselves as long as all of these are no more than `room` bytes. `look(number, range)` deals with the others.
+    themselves as long as all of these are no more than `room` bytes, and their spots are good for `renewed` seconds more:
+    they were there. `look(number, range)` deals with the others.
     """
-    cdef int32_t number = 0
+    cdef char memory[READ]
+    cdef job_t own
+    cdef job_t *job
+    cdef int32_t number = -1
     cdef int64_t events = 0, start, until, position, first
-    cdef PyObject *kept
+    cdef int state
     cdef Spot spot
-    cdef bytes records
+    cdef Batch batch = Batch()
+    batch.read(ranges, known, now, near, files, room)
+    files.told = 0
     for one in ranges:
+        number += 1
         start, until = (<tuple>one)[1], (<tuple>one)[2]
-        kept = PyDict_GetItem(known, (<tuple>one)[0])
-        if kept != NULL:
-            spot = <Spot>kept
-            position, first = spot.position, spot.first
-            if until - near <= first <= start and now < spot.good_until:
-                records = spot.carry(files, start, until) if room > 0 else None
-                if records is not None:
-                    pieces.append(_carried(number, start, until, spot, records))
-                    room -= PyBytes_GET_SIZE(records)
-                elif spot.missing:
-                    kept = NULL
-                else:
-                    pieces.append(_placed(number, start, until, spot, position, first))
-                    pieces.append(spot.named)
-                    pieces.append(NO_RECORDS)
-            else:
-                kept = NULL
-        if kept == NULL:
+        spot = spot_for((<tuple>one)[0], start, until, known, now, near)
+        if spot is None:
+            files.flush(pieces)
+            look(number, one)
+            continue
+        position, first = spot.position, spot.first
+        job = batch.done(spot, start, until)
+        if job != NULL:
+            spot.turn(job)
+            state = CARRY if job.end - job.begin <= CARRIED else PLACE
+        else:
+            job = &own
+            state = spot.carry(job, files, start, until, memory) if room > 0 else PLACE
+        if state == CARRY:
+            _carry(number, spot, job, files)
+            room -= job.end - job.begin
+            spot.good_until = max(spot.good_until, now + renewed)
+            events += until - start
+            continue
+        files.flush(pieces)
+        if state == LOOK:
             look(number, one)
         else:
+            pieces.append(_placed(number, start, until, spot, position, first))
+            pieces.append(spot.named)
+            pieces.append(NO_RECORDS)
             events += until - start
-        number += 1
+    files.flush(pieces)
     return events
 
 
@@ -199,23 +369,21 @@ cdef bytes _placed(int32_t number, int64_t start, int64_t until, Spot spot, int6
     return PyBytes_FromStringAndSize(packed, FIXED)
 
 
-cdef bytes _carried(int32_t number, int64_t start, int64_t until, Spot spot, bytes records):
+cdef int _carry(int32_t number, Spot spot, const job_t *job, Files files) except -1:
     # No path, and nothing that a file would begin with.
-    cdef int32_t named, size = PyBytes_GET_SIZE(records)
-    cdef bytes made
+    cdef int32_t named, size = job.end - job.begin
     cdef char *at
     spot.part(0, &named)
     named += 4
-    made = PyBytes_FromStringAndSize(NULL, FIXED + named + 8 + 4 + size)
-    at = PyBytes_AS_STRING(made)
-    _numbers(at, number, start, until, 0, start, 0, -1, named + 8)
+    at = files.next(FIXED + named + 8 + 4 + size)
+    _numbers(at, number, job.start, job.until, 0, job.start, 0, -1, named + 8)
     at += FIXED
     memcpy(at, PyBytes_AS_STRING(spot.named), named)
     memset(at + named, 0, 8)
     at += named + 8
     memcpy(at, &size, 4)
-    memcpy(at + 4, PyBytes_AS_STRING(records), size)
-    return made
+    memcpy(at + 4, job.into + job.begin, size)
+    return 0
 
 
 cdef void _numbers(char *at, int32_t number, int64_t start, int64_t until, int64_t position, int64_t first,

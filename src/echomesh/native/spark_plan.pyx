@@ -112,14 +112,14 @@ def guessed(list ranges not None, dict seen not None, double usual, int64_t few,
         if known == NULL:
             if not enough or until - start > few:
                 new.append(one)
-            sizes.append(round((until - start) * usual))
+            sizes.append(<int64_t>((until - start) * usual + 0.5))
             continue
         marks, looked = (<tuple>known)[0], (<tuple>known)[1]
         begin = (<tuple>marks[0])[0]
         if (start - begin > few or until - looked > max(few, looked - begin)) and (not enough or until - start > few):
             new.append(one)
         if len(marks) == 1:
-            sizes.append(round(max(<int64_t>0, until - start) * <double>(<tuple>marks[0])[1]))
+            sizes.append(<int64_t>(max(<int64_t>0, until - start) * <double>(<tuple>marks[0])[1] + 0.5))
         else:
             sizes.append(round((<object>known).size(one)))
     return sizes, new

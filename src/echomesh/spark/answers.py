@@ -32,14 +32,15 @@ class Answers:
             found = found["offset"]
         return Offsets.of(found)
 
-    def say(self, offsets: Offsets) -> dict[str, Any]:
-        """An answer, which may be named from now on."""
+    def say(self, offsets: Offsets, lost: int | None = None) -> dict[str, Any]:
+        """An answer, which may be named from now on. With `lost` the log ends there, and nobody need ask where."""
         if not self.numbered:
             return offsets.json()
         self.last += 1
         self.kept[self.last] = offsets
         self.kept.pop(self.last - KEPT, None)
-        return {"answer": self.last} | self.text(offsets.json())
+        said = {"answer": self.last} | self.text(offsets.json())
+        return said if lost is None else said | {"lost": lost}
 
     def text(self, said: dict[str, Any]) -> dict[str, Any]:
         """Something else that is said of offsets."""

@@ -201,7 +201,7 @@ class _Spots:
         def look(number: int, one: Range) -> None:
             self._look(topics[one.topic], number, one, found)
 
-        events = told(ranges, self.known, now, NEAR_EVENTS, found.pieces, look, self.files, CARRIED_BYTES)
+        events = told(ranges, self.known, now, NEAR_EVENTS, found.pieces, look, self.files, CARRIED_BYTES, SPOT_S)
         found.known += events  # `look` adds to it too
         return found
 

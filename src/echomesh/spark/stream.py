@@ -70,6 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.asked: _Asked | None = None
         self.answer = Offsets("", {})
         self.answers = Answers()
+        self.whole = False  # it goes up to where the log ends
         self._reach: Reach | None = None
         self._cutter: Cutter | None = None
 
@@ -109,29 +110,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.asked is None or not self.asked.same(asked):
             self.answer = self._latest(before, bounds, limit)
             self.asked = asked
-        return start if self.answer == before else self.answers.say(self.answer)
+        if self.answer == before:
+            return start
+        return self.answers.say(self.answer, self.lost if self.whole else None)
 
     def _latest(self, before: Offsets, bounds: Bounds, limit: ReadLimit) -> Offsets:
         self.seen = bounds
-        ranges, events = self._grown(before, bounds)
+        ranges, events, others = self._grown(before, bounds)
+        self.whole = self.target is None and not others and len(ranges) == len(bounds) and events > 0
         if not isinstance(limit, ReadAllAvailable):
             cut = self.cutter.cut(ranges, self._limits(limit))
             if cut is not ranges:
-                ranges, events = cut, self._events(before, cut)
-        others = sorted(topic for topic in before.topics if topic not in bounds)
+                ranges, events, self.whole = cut, self._events(before, cut), False
         kept = {topic: before.topics[topic] for topic in others if not self._subscribed(topic)}
         after = Offsets(self.reach.log_id, ends(ranges, kept), events)
         self.measured = _Measured(before, after, ranges)
         return after
 
-    def _grown(self, before: Offsets, bounds: Bounds) -> tuple[list[Range], int]:
-        # The usual case is a loop over thousands of topics.
+    def _grown(self, before: Offsets, bounds: Bounds) -> tuple[list[Range], int, list[str]]:
+        # And topics that were read and are not there now. The usual case is a loop over thousands of topics.
         if self.target is None and before.log_id == self.reach.log_id:
             plain = grown(dict(before.topics), dict(bounds), Range)
             if plain is not None:
-                return plain
+                return *plain, []
         ranges = self._ranges(before, bounds, self.target)
-        return ranges, self._events(before, ranges)
+        return ranges, self._events(before, ranges), sorted(before.topics.keys() - bounds.keys())
 
     def _events(self, before: Offsets, ranges: list[Range]) -> int:
         # Those that are lost too.

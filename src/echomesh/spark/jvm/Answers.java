@@ -18,6 +18,7 @@ final class Answers {
     private final MicroBatchStream python;
     private final Offset[] said = new Offset[2]; // the last ones
     private final long[] numbers = new long[2];
+    private Offset reported; // where the log ended at the last answer, as far as that is known
 
     Answers(MicroBatchStream python) {
         this.python = python;
@@ -34,16 +35,29 @@ final class Answers {
     /** What Python answered when it was told of this offset: that again, where nothing is new. */
     Offset answered(Offset answer, Offset asked) {
         JsonNode found = read(answer);
+        reported = null;
         if (!found.has("text")) return asked;
         said[0] = said[1];
         numbers[0] = numbers[1];
         said[1] = text(found);
         numbers[1] = found.get("answer").longValue();
+        if (found.has("lost")) reported = upTo(said[1].json(), found.get("lost").longValue());
         return said[1];
     }
 
+    /** As Python would say it. */
+    private Offset upTo(String whole, long lost) {
+        String ends = whole.substring(0, whole.lastIndexOf(",\"events\":"));
+        return python.deserializeOffset(ends + ",\"lost\":" + lost + "}");
+    }
+
+    /** Where the log ends, if the last answer told. */
+    Offset reported() {
+        return reported;
+    }
+
     /** What Python said besides. */
-    Offset reported(Offset found) {
+    Offset heard(Offset found) {
         JsonNode read = read(found);
         return read.has("text") ? text(read) : found;
     }

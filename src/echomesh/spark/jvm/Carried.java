@@ -1,7 +1,5 @@
 package echomesh;
 
-import org.apache.spark.unsafe.types.UTF8String;
-
 /** Records that came with their places: of many topics together, since there may be one of each of ten thousand. */
 final class Carried {
     private final Place[] places;
@@ -35,7 +33,7 @@ final class Carried {
                 rows.undo(before);
                 break;
             }
-            rows.of(before, UTF8String.fromString(place.topic), place.start);
+            rows.of(before, place.topic, place.start);
             at = end;
         }
         return next;

@@ -65,8 +65,8 @@ final class Columns {
     }
 
     /** The rows that come now are of this topic. */
-    void turn(String name) {
-        topic = UTF8String.fromString(name);
+    void turn(UTF8String name) {
+        topic = name;
     }
 
     ColumnarBatch batch() {

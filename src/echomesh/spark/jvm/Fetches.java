@@ -134,7 +134,7 @@ final class Fetches implements Source {
             Place wanted = places[ahead];
             long until = bytes == 0 ? wanted.until : Math.min(wanted.until, from + Math.max(1, (long) (BYTES / bytes)));
             Asked one = new Asked(ahead, from, until, bytes == 0 ? BYTES : (long) (bytes * (until - from)));
-            visit.ask(wanted.topic, from, until, MOST_BYTES);
+            visit.ask(wanted.topic.toString(), from, until, MOST_BYTES);
             asked.add(one);
             onTheWay += one.bytes;
             from = until;

@@ -6,13 +6,17 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
+import org.apache.spark.unsafe.types.UTF8String;
+
 /**
  * Where offsets of a topic stand: in a segment, in a stage that is one, or without a path: at a server, if any. A few small
  * records come with it.
  */
 final class Place {
+    private static final byte[] EMPTY = new byte[0];
+
     final int range; // its number among the ranges of the task
-    final String topic;
+    final UTF8String topic;
     final long start;
     final long until;
     final String path; // or empty
@@ -34,16 +38,16 @@ final class Place {
         shift = told.getLong();
         timeNs = told.getLong();
         told.getInt(); // how long the rest is
-        topic = new String(bytes(told), StandardCharsets.UTF_8);
+        int size = told.getInt();
+        topic = UTF8String.fromBytes(told.array(), told.position(), size);
+        told.position(told.position() + size);
         path = new String(bytes(told), StandardCharsets.UTF_8);
         head = bytes(told);
-        size = told.getInt();
+        this.size = told.getInt();
         records = told.position();
         this.told = told.array();
-        told.position(records + size);
+        told.position(records + this.size);
     }
-
-    private static final byte[] EMPTY = new byte[0];
 
     private static byte[] bytes(ByteBuffer told) {
         int size = told.getInt();

@@ -18,6 +18,8 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
     private final StructType schema;
     private final Answers answers;
     private Plan plan; // of the batch that was asked for last
+    private boolean columns; // the last plan that was not empty had some
+    private boolean promised; // for this batch: Spark asks several times, and has to hear the same
     private Offset from; // the ends of the batch that was measured last
     private Offset to;
 
@@ -34,7 +36,14 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
             settle();
             plan = new Plan(python, answers, start, end);
         }
-        return plan.partitions();
+        InputPartition[] found = plan.partitions();
+        if (found.length > 0) columns = found[0] instanceof Split;
+        return found;
+    }
+
+    /** Whether tasks give columns in any case, as those before did. */
+    synchronized boolean hasColumns() {
+        return promised;
     }
 
     // Python answers one question after the other, and none when it failed at a plan: that is what there is to say then.
@@ -62,8 +71,10 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override public synchronized Offset latestOffset(Offset start, ReadLimit limit) {
         settle();
+        promised = columns;
         from = start;
         to = answers.answered(limits.latestOffset(answers.brief(start), limit), start);
+        if (answers.reported() != null) planAhead();
         return to;
     }
 
@@ -72,16 +83,19 @@ final class PlannedStream implements MicroBatchStream, SupportsTriggerAvailableN
         return limits.getDefaultReadLimit();
     }
 
-    // The last question before Spark writes.
+    // The last question before Spark writes, and one to which the answer is often known.
     @Override public synchronized Offset reportLatestOffset() {
+        if (answers.reported() != null) return answers.reported();
         settle();
         Offset found = limits.reportLatestOffset();
-        if (to != null && !to.equals(from)) {
-            plan = new Plan(python, answers, from, to);
-            plan.begin();
-            to = null;
-        }
-        return found == null ? null : answers.reported(found);
+        planAhead();
+        return found == null ? null : answers.heard(found);
+    }
+
+    private void planAhead() {
+        if (to == null || to.equals(from) || plan != null && plan.isOf(from, to)) return;
+        plan = new Plan(python, answers, from, to);
+        plan.begin();
     }
 
     @Override public synchronized void prepareForTriggerAvailableNow() {

@@ -75,6 +75,7 @@ final class PlannedTable implements SupportsRead, SupportsWrite {
     private static final class PlannedScan implements Scan {
         private final Scan python;
         private Batch batch;
+        private PlannedStream stream;
 
         PlannedScan(Scan python) {
             this.python = python;
@@ -92,9 +93,11 @@ final class PlannedTable implements SupportsRead, SupportsWrite {
             return python.supportedCustomMetrics();
         }
 
-        // Python's own scan never has columns; here each plan tells.
-        @Override public Scan.ColumnarSupportMode columnarSupportMode() {
-            return Scan.ColumnarSupportMode.PARTITION_DEFINED;
+        // Python's own scan never has columns; here each plan tells. A stream that has them goes on with them, so that Spark
+        // need not wait for its plan before it makes its own.
+        @Override public synchronized Scan.ColumnarSupportMode columnarSupportMode() {
+            boolean ahead = stream != null && stream.hasColumns();
+            return ahead ? Scan.ColumnarSupportMode.SUPPORTED : Scan.ColumnarSupportMode.PARTITION_DEFINED;
         }
 
         @Override public synchronized Batch toBatch() {
@@ -102,9 +105,11 @@ final class PlannedTable implements SupportsRead, SupportsWrite {
             return batch;
         }
 
-        @Override public MicroBatchStream toMicroBatchStream(String checkpoint) {
+        @Override public synchronized MicroBatchStream toMicroBatchStream(String checkpoint) {
             MicroBatchStream found = python.toMicroBatchStream(checkpoint);
-            return found instanceof SupportsTriggerAvailableNow ? new PlannedStream(found, readSchema()) : found;
+            if (!(found instanceof SupportsTriggerAvailableNow)) return found;
+            stream = new PlannedStream(found, readSchema());
+            return stream;
         }
     }
 

@@ -5,13 +5,12 @@ import java.io.IOException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.RowToColumnConverter;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Some offsets of a task's partition, read by the source in Python, as columns. */
+/** What the source in Python reads of a partition, as columns. */
 final class PythonRows {
     static final int MOST = 1024;
 
@@ -21,10 +20,8 @@ final class PythonRows {
     private final OnHeapColumnVector[] columns;
     private final ColumnarBatch batch;
 
-    PythonRows(
-        PartitionReaderFactory factory, Split split, int range, long start, long until, StructType schema, int most
-    ) {
-        rows = factory.createReader(split.narrowed(range, start, until));
+    PythonRows(PartitionReader rows, StructType schema, int most) {
+        this.rows = rows;
         this.most = most;
         converter = new RowToColumnConverter(schema);
         columns = OnHeapColumnVector.allocateColumns(most, schema);

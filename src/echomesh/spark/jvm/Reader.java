@@ -89,7 +89,7 @@ final class Reader implements PartitionReader {
         if (there) {
             LOG.info("Python reads offsets " + start + " to " + (until - 1) + " of " + place.topic);
         }
-        return new PythonRows(factory, split, place.range, start, until, schema, most);
+        return new PythonRows(factory.createReader(split.narrowed(place.range, start, until)), schema, most);
     }
 
     /** All rows of these offsets as Python reads them, to stay. */

@@ -1,9 +1,13 @@
 package echomesh;
 
+import java.io.IOException;
+
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Makes the readers of tasks: columns from files where the places are known, rows from Python elsewhere. */
 final class Readers implements PartitionReaderFactory {
@@ -24,6 +28,34 @@ final class Readers implements PartitionReaderFactory {
     }
 
     @Override public PartitionReader createColumnarReader(InputPartition partition) {
-        return new Reader((Split) partition, python, schema);
+        if (partition instanceof Split) return new Reader((Split) partition, python, schema);
+        return new Converted(new PythonRows(python.createReader(partition), schema, PythonRows.MOST));
+    }
+
+    /** All of a partition as Python reads it, where columns were promised before there was a plan. */
+    private static final class Converted implements PartitionReader {
+        private final PythonRows rows;
+        private ColumnarBatch batch;
+
+        Converted(PythonRows rows) {
+            this.rows = rows;
+        }
+
+        @Override public boolean next() throws IOException {
+            batch = rows.next();
+            return batch != null;
+        }
+
+        @Override public Object get() {
+            return batch;
+        }
+
+        @Override public CustomTaskMetric[] currentMetricsValues() {
+            return rows.metrics();
+        }
+
+        @Override public void close() throws IOException {
+            rows.close();
+        }
     }
 }
