@@ -237,7 +237,6 @@ def test_a_failure_that_lasts_is_not_tried_again(data: Path) -> None:
     head, meta, body = offsets.read_text().splitlines()
     other = json.loads(body) | {"log": "0" * 32}
     offsets.write_text("\n".join([head, meta, json.dumps(other)]))
-    offsets.with_name(".0.crc").unlink()
     with pytest.raises(PipelineFailed, match=r"the checkpoint is of the log 0000.* it was made anew"):
         run(big, place, RunOptions(once=True, restarts=5))
 
