@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from echomesh.native.spark_plan import ends, filled, grown, guessed, rows_of
@@ -51,6 +51,8 @@ def test_a_range_of_another_kind_is_not_made() -> None:
         grown({}, {"t/0": (0, 1)}, Other)
 
 
+@example(ranges=[Range("t/0", 0, 3)], seen={}, usual=1.5, enough=False)  # half an even number and half an odd one
+@example(ranges=[Range("t/0", 0, 1)], seen={}, usual=1.5, enough=False)
 @given(ranges=RANGES, seen=st.dictionaries(TOPICS, seen_of()), usual=st.floats(1, 1000), enough=st.booleans())
 def test_sizes_are_guessed_from_what_was_seen(
     ranges: list[Range], seen: dict[str, _Seen], usual: float, enough: bool

@@ -8,6 +8,7 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.math cimport llrint
 from libc.stdint cimport int64_t
 
 cdef extern from "Python.h":
@@ -112,14 +113,14 @@ def guessed(list ranges not None, dict seen not None, double usual, int64_t few,
         if known == NULL:
             if not enough or until - start > few:
                 new.append(one)
-            sizes.append(<int64_t>((until - start) * usual + 0.5))
+            sizes.append(llrint((until - start) * usual))
             continue
         marks, looked = (<tuple>known)[0], (<tuple>known)[1]
         begin = (<tuple>marks[0])[0]
         if (start - begin > few or until - looked > max(few, looked - begin)) and (not enough or until - start > few):
             new.append(one)
         if len(marks) == 1:
-            sizes.append(<int64_t>(max(<int64_t>0, until - start) * <double>(<tuple>marks[0])[1] + 0.5))
+            sizes.append(llrint(max(<int64_t>0, until - start) * <double>(<tuple>marks[0])[1]))
         else:
             sizes.append(round((<object>known).size(one)))
     return sizes, new

@@ -23,7 +23,7 @@ final class Here implements Serializable {
     }
 
     /** What to write for it. */
-    static Object of(Split split) {
+    static synchronized Object of(Split split) {
         if (!tasksRunHere()) return split;
         if (split.number == 0) {
             for (Iterator each = SPLITS.values().iterator(); each.hasNext();) {
