@@ -14,8 +14,9 @@ from msgspec import Raw as RawBytes
 
 from echomesh.frames import Splitter, framed
 from echomesh.mesh import protocol
-from echomesh.mesh.bodies import Ack, Deliver, Fetch, Hello, Publish, Subscribe
+from echomesh.mesh.bodies import Ack, Deliver, Hello, Publish, Subscribe
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.log_bodies import Fetch
 from tests.faults.mesh_support import HOST, ServerProcess, until
 from tests.mesh.support import Raw, an_event
 from tests.support.counts import count

@@ -312,7 +312,7 @@ def test_an_os_topic_on_a_failing_disk_loses_no_handles_and_begins_no_segments(t
 
 
 class Interfering:
-    """The high-watermarks of a log; just before one is set, somebody appends."""
+    """The high-watermarks of a log; just before they are moved, somebody appends."""
 
     def __init__(self, log: TopicLog) -> None:
         self.log = log
@@ -322,11 +322,11 @@ class Interfering:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.water, name)
 
-    def set_high(self, number: int, offset: int) -> None:
+    def move(self, highs: list[tuple[int, int]]) -> None:
         self.others.append(threading.Thread(target=self.log.append, args=("a", b"meanwhile")))
         self.others[-1].start()
         self.others[-1].join(0.2)  # it may have to wait until this is done
-        self.water.set_high(number, offset)
+        self.water.move(highs)
 
 
 def test_what_is_appended_while_a_copy_ends_is_not_hidden_again(

@@ -8,9 +8,10 @@ from echomesh import errors
 from echomesh.errors import ConnectionLost, FrameTooLarge, RequestFailed
 from echomesh.frames import framed
 from echomesh.mesh import protocol
-from echomesh.mesh.bodies import AskTopics, Published, Server, Topics, Welcome
+from echomesh.mesh.bodies import Published, Server, Welcome
 from echomesh.mesh.client_events import Answered, Broken, Refused, Stored
 from echomesh.mesh.codes import Command, ErrorCode, Status
+from echomesh.mesh.log_bodies import AskTopics, Topics
 from tests.mesh.wire_support import EVENT, LOG, Wire
 
 

@@ -13,8 +13,8 @@ import uvloop
 from echomesh.log import LogOptions
 from echomesh.log.stretch import Stretch
 from echomesh.mesh import protocol
-from echomesh.mesh.bodies import Fetch, Fetched
 from echomesh.mesh.codes import Command
+from echomesh.mesh.log_bodies import Fetch, Fetched
 from echomesh.mesh.outlet import Outlet
 from echomesh.mesh.pipe import Piece
 from echomesh.native.log_record import scan

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from echomesh.errors import BadMessage
-from echomesh.mesh import bodies, protocol
+from echomesh.mesh import bodies, log_bodies, protocol
 from echomesh.mesh.bodies import Abort, Body, Deliver, Publish, Server, Stage, Subscribe
 from echomesh.mesh.codes import DESCRIPTIONS, Command, ErrorCode, Status
 from echomesh.mesh.protocol import BODIES, answer_to, body_of, decode, encode, parts
@@ -77,8 +77,9 @@ WITH_BODY = [command for command in COMMANDS if BODIES[command] is not None]
 
 def test_every_command_and_every_body_is_in_the_table() -> None:
     assert sorted(BODIES) == COMMANDS
-    inner = {bodies.Server, bodies.TopicState, bodies.BridgeState, bodies.Route, bodies.Figures, Body}
-    kinds = {kind for kind in vars(bodies).values() if isinstance(kind, type) and issubclass(kind, Body)}
+    inner = {bodies.Server, log_bodies.TopicState, bodies.BridgeState, bodies.Route, bodies.Figures, Body}
+    found = [*vars(bodies).values(), *vars(log_bodies).values()]
+    kinds = {kind for kind in found if isinstance(kind, type) and issubclass(kind, Body)}
     assert kinds - inner <= set(BODIES.values())
 
 

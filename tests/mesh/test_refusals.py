@@ -13,20 +13,9 @@ from msgspec import Raw as RawBytes
 from echomesh.frames import framed
 from echomesh.mesh import protocol
 from echomesh.mesh.access import Access
-from echomesh.mesh.bodies import (
-    Ack,
-    AddBridge,
-    AskTopics,
-    Body,
-    Disconnect,
-    Hello,
-    Nack,
-    Publish,
-    RemoveBridge,
-    Server,
-    Subscribe,
-)
+from echomesh.mesh.bodies import Ack, AddBridge, Body, Disconnect, Hello, Nack, Publish, RemoveBridge, Server, Subscribe
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.log_bodies import AskTopics
 from echomesh.mesh.options import MeshOptions
 from tests.mesh.access_support import CLIENTS
 from tests.mesh.support import Raw, Running, an_event, serving

@@ -12,18 +12,9 @@ from msgspec import Raw as RawBytes
 
 from echomesh.events import Event
 from echomesh.mesh import protocol
-from echomesh.mesh.bodies import (
-    AskOffsets,
-    AskTopics,
-    Disconnect,
-    Fetch,
-    Fetched,
-    Offsets,
-    Publish,
-    Topics,
-    Unsubscribe,
-)
+from echomesh.mesh.bodies import Disconnect, Publish, Unsubscribe
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics
 from echomesh.native.log_record import scan
 from tests.mesh.commands import acknowledge, delivered, publish, subscribe
 from tests.mesh.support import Raw, Running, an_event, serving

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from echomesh.errors import FencedWriter, RequestFailed, StageMissing, StaleWriter
-from echomesh.mesh.bodies import AskOffsets, Commit, CommittedStages, Stage, Staged
+from echomesh.mesh.bodies import Commit, CommittedStages, Stage, Staged
 from echomesh.mesh.client import session
 from echomesh.mesh.codes import Command
 from echomesh.mesh.direct import Direct
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics
 from echomesh.native.log_record import encode
 from tests.mesh.support import Running, an_event, serving
 
@@ -207,5 +210,61 @@ def test_bounds_of_ten_thousand_topics_come_with_one_request(run: Callable[..., 
         assert found == [(0, 1, 0)] * 9999 + [None]
         with pytest.raises(RequestFailed, match="at most 10000"):
             shop.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", topics=[*names, "one more"]))
+
+    run(test)
+
+
+def test_a_commit_is_in_all_of_its_topics_or_in_none_whoever_asks(run: Callable[..., None]) -> None:
+    names = [f"many/{number}" for number in range(300)]
+
+    def publish(server: Running) -> None:
+        writer = Direct(f"127.0.0.1:{server.port}", "shop")
+        for epoch in range(40):
+            topics = [*names, f"new/{epoch}"]
+            records = b"".join(
+                rows(an_event(1000 * epoch + at).encode(), first=at + 1, topic=at) for at in range(len(topics))
+            )
+            body = Stage("", "", "w", epoch, "r", 0, records=records, topics=topics, done=True)
+            commit(writer, epoch, "r", writer.ask(Command.STAGE_REQUEST, body))
+        writer.close()
+
+    def test(server: Running, shop: Direct) -> None:
+        publishing = Thread(target=publish, args=(server,))
+        publishing.start()
+        sys.setswitchinterval(1e-5)  # the server's commits are in another thread of this process
+        seen: set[int] = set()
+        while max(seen, default=0) < 40 and (publishing.is_alive() or not seen):
+            found = shop.ask(Command.TOPICS_REQUEST, AskTopics("", "", filters=["many/*", "new/*"])).topics
+            many = {state.latest for state in found if state.topic in names}
+            assert many <= {sum(state.latest for state in found if state.topic not in names)}
+            at = shop.ask(Command.OFFSETS_REQUEST, AskOffsets("", "", topics=names)).many
+            assert len({0 if state is None else state[1] for state in at}) == 1
+            seen |= many
+        publishing.join()
+        assert len(seen) > 5, "it looked in between"
+
+    before = sys.getswitchinterval()
+    try:
+        run(test)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_topics_are_listed_by_several_filters_and_by_no_more_than_there_may_be(run: Callable[..., None]) -> None:
+    def test(server: Running, shop: Direct) -> None:
+        for epoch, topic in enumerate(("orders/a", "orders/b", "other")):
+            commit(shop, epoch, "r", stage(shop, epoch, "r", epoch, topic=topic))
+
+        def names(filters: list[str]) -> list[str]:
+            return [
+                state.topic for state in shop.ask(Command.TOPICS_REQUEST, AskTopics("", "", filters=filters)).topics
+            ]
+
+        assert names(["orders/*", "orders/a", "other"]) == ["orders/a", "orders/b", "other"]
+        assert names([]) == []
+        with pytest.raises(RequestFailed, match="orders//a"):
+            names(["other", "orders//a"])
+        with pytest.raises(RequestFailed, match="at most 1000"):
+            names(["other"] * 1001)
 
     run(test)

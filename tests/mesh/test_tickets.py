@@ -22,20 +22,10 @@ from echomesh.errors import (
 )
 from echomesh.events import Event
 from echomesh.mesh.access import Access
-from echomesh.mesh.bodies import (
-    Abort,
-    AskOffsets,
-    AskTicket,
-    AskTopics,
-    Commit,
-    Fetch,
-    Publish,
-    Stage,
-    Subscribe,
-    Ticket,
-)
+from echomesh.mesh.bodies import Abort, AskTicket, Commit, Publish, Stage, Subscribe, Ticket
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.direct import Direct
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch
 from echomesh.mesh.passwords import PasswordHash
 from echomesh.mesh.tickets import KEY_FILE, LASTS_S, Scope, Tickets, read_key
 from echomesh.mesh.verifying import SyncAccess

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -45,9 +46,9 @@ def echo(root: Path) -> Iterator[ForkServerProcess]:
 def assert_served(root: Path, echo: ForkServerProcess, name: str) -> None:
     """A good client is served in the end; on the way it may meet the damage, in typed errors."""
     deadline = time.monotonic() + PATIENCE_S
-    while True:
+    for tried in itertools.count():  # each with a name of its own: what one left behind is not the next one's
         handler = Recorder()
-        with Nukleus(name, handler, directory=root, capacities=SMALL, stream_capacity=1 << 13) as client:
+        with Nukleus(f"{name}-{tried}", handler, directory=root, capacities=SMALL, stream_capacity=1 << 13) as client:
             try:
                 with Controller("echo", directory=root, timeout=0.4) as control:
                     connect(client, join_echo(client, control))
@@ -60,7 +61,6 @@ def assert_served(root: Path, echo: ForkServerProcess, name: str) -> None:
                 met = repr(error)
         assert echo.is_alive(), f"it died with {echo.exitcode}"
         assert time.monotonic() < deadline, f"it serves nobody any more: {met}"
-        name += "x"
 
 
 def scribble(path: Path, start: int, end: int, heads: list[int], chance: random.Random) -> None:

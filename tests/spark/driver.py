@@ -21,8 +21,9 @@ from pyspark import SparkContext, TaskContext
 from pyspark.sql.types import StructType
 
 from echomesh.frames import framed
-from echomesh.mesh.bodies import AskOffsets, Commit
+from echomesh.mesh.bodies import Commit
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.log_bodies import AskOffsets
 from echomesh.mesh.protocol import encode
 from echomesh.spark import sink_options
 from echomesh.spark.remote import connect

@@ -11,9 +11,9 @@ import pytest
 
 from echomesh.errors import BadOption, ConnectionLost
 from echomesh.log import arrow
-from echomesh.mesh.bodies import AskTopics
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.direct import Direct
+from echomesh.mesh.log_bodies import AskTopics
 from echomesh.spark import options, remote
 from echomesh.spark.remote import ServerReach
 from echomesh.spark.trust import read_trust

@@ -21,7 +21,7 @@ USES = {
     "data": _MODEL | {"native", "nukleus"},
     "log": _MODEL | {"native"},
     "mesh": _MODEL | {"native", "log"},
-    "spark": _MODEL | {"native", "log", "mesh.client", "mesh.direct", "mesh.bodies", "mesh.codes"},
+    "spark": _MODEL | {"native", "log", "mesh.client", "mesh.direct", "mesh.bodies", "mesh.log_bodies", "mesh.codes"},
     "node": _MODEL | {"native", "nukleus", "data", "log", "mesh"},
     "web": _MODEL | {"native", "nukleus", "data", "log", "mesh", "node"},
     "cli": _MODEL | {"native", "nukleus", "data", "log", "mesh", "node", "web", "spark"},

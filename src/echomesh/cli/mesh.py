@@ -16,7 +16,8 @@ from echomesh.cli.session import SERVER, CaOption, ClientOption, Login, Password
 from echomesh.errors import UsageError
 
 if TYPE_CHECKING:
-    from echomesh.mesh.bodies import BridgeState, TopicState
+    from echomesh.mesh.bodies import BridgeState
+    from echomesh.mesh.log_bodies import TopicState
 
 BRIDGE_PASSWORD_VARIABLE = "ECHOMESH_BRIDGE_PASSWORD"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -84,6 +84,21 @@ class LogReader(Closing):
     def topics(self) -> list[TopicName]:
         """The topics there are."""
         return self.current().topics()
+
+    def bounds(self, numbers: Callable[[], list[int]]) -> list[tuple[int, int]]:
+        """(earliest, end) of each of these topics, all of one moment.
+
+        What one commit of stages wrote to several topics is in all of them or in none. `numbers` is asked again when a
+        commit came meanwhile, which may have made topics.
+        """
+        while True:
+            view = self.current()
+            moves = view.moves
+            wanted = numbers()
+            if view is self.view:
+                found = view.bounds(wanted)
+                if view.moves == moves:
+                    return found
 
     def topic(self, name: str, *, environment: str = ENVIRONMENT) -> TopicReader:
         """A reader of one topic; `UnknownTopic` when there is none."""

@@ -269,8 +269,7 @@ class StageCommit:
         log.commits.take_leadership()  # nobody else shows anything meanwhile
         try:
             self._let_go()
-            for topic in self.topics.values():
-                log.water.set_high(topic.number, min(topic.done[2], topic.hold))
+            log.water.move([(topic.number, min(topic.done[2], topic.hold)) for topic in self.topics.values()])
         finally:
             log.commits.lead_no_more()
 

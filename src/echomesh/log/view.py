@@ -42,6 +42,10 @@ class View(Protocol):
 
     live: bool
 
+    @property
+    def moves(self) -> int:
+        """Another number as soon as a commit of stages became visible, in all of its topics at once."""
+
     def topics(self) -> list[TopicName]:
         """All of them, by number."""
 
@@ -55,7 +59,7 @@ class View(Protocol):
         """The first offset that is still kept."""
 
     def bounds(self, numbers: list[int]) -> list[tuple[int, int]]:
-        """(earliest, high) of each of these topics."""
+        """(earliest, high) of each of these topics, all of one moment."""
 
     def patches(self, number: int, base: int) -> list[tuple[int, bytes]]:
         """(position, bytes) that belong into this segment, and may not be there yet."""
@@ -81,6 +85,10 @@ class LiveView:
         self.known: list[TopicName] = []
         self._behind = 0  # in the catalogue, of those that are known
         self._found: dict[tuple[str, str], TopicName] = {}
+
+    @property
+    def moves(self) -> int:
+        return self.water.moves
 
     def topics(self) -> list[TopicName]:
         count = self.water.topics
@@ -134,6 +142,7 @@ class StillView:
     """What the checkpoint and a read-only replay of the journal tell when no writer runs."""
 
     live = False
+    moves = 0
     names: list[TopicName]
     ends: dict[int, TopicEnd]
     overlay: dict[tuple[int, int], list[tuple[int, bytes]]] = field(default_factory=dict)

@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from echomesh.errors import MeshError, MeshTimeout, SessionEnded, WrongEventLoop
 from echomesh.events import Event
-from echomesh.mesh.bodies import (
-    Abort,
-    AddBridge,
-    AskOffsets,
-    AskTopics,
-    BridgeState,
-    Commit,
-    CommittedStages,
-    Fetch,
-    Fetched,
-    InSession,
-    Offsets,
-    RemoveBridge,
-    Server,
-    TopicState,
-)
+from echomesh.mesh.bodies import Abort, AddBridge, BridgeState, Commit, CommittedStages, InSession, RemoveBridge, Server
 from echomesh.mesh.client_link import Link
 from echomesh.mesh.client_options import ClientOptions, Tls, parse_address, tls_context
 from echomesh.mesh.client_received import Incoming, Lost, Received
@@ -32,6 +17,7 @@ from echomesh.mesh.client_replies import Replies, answering, asking
 from echomesh.mesh.client_stage import StageWriter
 from echomesh.mesh.client_subscription import OnLost, Start, Subscription
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, TopicState
 from echomesh.native.mesh_client import Publisher
 
 COMMIT_S: Final = 600.0

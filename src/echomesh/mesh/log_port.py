@@ -52,6 +52,11 @@ class LogReads:
         """All topics of all environments."""
         return self.reader.topics()
 
+    @property
+    def moves(self) -> int:
+        """Another number as soon as a commit of stages became visible, in all of its topics at once."""
+        return self.reader.current().moves
+
     def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
         """(earliest, end), None for a topic that is not there."""
         name = self._name(environment, topic)

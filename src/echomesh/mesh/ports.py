@@ -82,6 +82,11 @@ class LogPort(Protocol):
         """All topics of all environments."""
         ...
 
+    @property
+    def moves(self) -> int:
+        """Another number as soon as a commit of stages became visible, in all of its topics at once."""
+        ...
+
     def bounds(self, environment: str, topic: str) -> tuple[int, int] | None:
         """(earliest, end), None for a topic that is not there."""
         ...

@@ -16,24 +16,19 @@ from echomesh.mesh.bodies import (
     Abort,
     Ack,
     AddBridge,
-    AskOffsets,
     AskTicket,
-    AskTopics,
     Body,
     Bridges,
     Commit,
     CommittedStages,
     Deliver,
     Disconnect,
-    Fetch,
-    Fetched,
     Forward,
     Hello,
     InSession,
     Nack,
     Nacked,
     Notice,
-    Offsets,
     Publish,
     Published,
     RemoveBridge,
@@ -42,11 +37,11 @@ from echomesh.mesh.bodies import (
     Staged,
     Subscribe,
     Ticket,
-    Topics,
     Unsubscribe,
     Welcome,
 )
 from echomesh.mesh.codes import DESCRIPTIONS, MAGIC, VERSION, Command, ErrorCode, Status
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics
 from echomesh.native.mesh_frames import events_at
 
 

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from echomesh.errors import BadTopic, HoleError, LogBehind, LogCorrupt, OffsetGone, OffsetsLost
 from echomesh.frames import LENGTH_BYTES
 from echomesh.mesh import checks, protocol
-from echomesh.mesh.bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics, TopicState
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch, Fetched, Offsets, Topics, TopicState
 from echomesh.mesh.protocol import Message
 from echomesh.mesh.refusal import failed
-from echomesh.topics import matches, parse_filter
+from echomesh.topics import Matcher, parse_filter
 
 if TYPE_CHECKING:
     from echomesh.log.stretch import Stretch
     from echomesh.mesh.connection import Connection
+    from echomesh.mesh.ports import LogPort
     from echomesh.mesh.session import Session
 
 MOST_BYTES: Final = 4 << 20
 LEAST_STRETCH: Final = 64 << 10
 MOST_TOPICS: Final = 10_000
+MOST_FILTERS: Final = 1_000
+_T = TypeVar("_T")
+
+
+def _at_once(log: LogPort, look: Callable[[], _T]) -> _T:
+    """What is found at one moment: of a commit of stages, in a thread beside this one, all of its topics or none."""
+    while True:
+        moves = log.moves
+        found = look()
+        if log.moves == moves:
+            return found
 
 
 def topics(connection: Connection, message: Message, body: AskTopics, now: float) -> None:
     """The topics of the session's environment that its client may subscribe to."""
     session = checks.session_of(connection, body.client_id, body.session_id)
+    if body.filters is not None and len(body.filters) > MOST_FILTERS:
+        raise failed(f"Filters has at most {MOST_FILTERS} entries")
+    matcher: Matcher[None] = Matcher()
     try:
-        wanted = parse_filter(body.filter)
+        for filter in [body.filter] if body.filters is None else body.filters:
+            matcher.add(parse_filter(filter), None)
     except BadTopic as error:
         raise failed(str(error)) from None
     log = connection.core.log
-    found = []
-    for name in log.topics():
-        if name.environment != session.environment or not matches(wanted, name.name):
-            continue
-        if session.rights.admin or session.rights.may_subscribe(name.name):
-            earliest, end = log.bounds(name.environment, name.name) or (0, 0)
-            found.append(TopicState(name.name, earliest, end, name.level))
-    connection.answer(message.command, message.seq, Topics(found))
+
+    def look() -> list[TopicState]:
+        found = []
+        for name in log.topics():
+            if name.environment != session.environment or not matcher.match(name.name):
+                continue
+            if session.rights.admin or session.rights.may_subscribe(name.name):
+                earliest, end = log.bounds(name.environment, name.name) or (0, 0)
+                found.append(TopicState(name.name, earliest, end, name.level))
+        return found
+
+    connection.answer(message.command, message.seq, Topics(_at_once(log, look)))
 
 
 def offsets(connection: Connection, message: Message, body: AskOffsets, now: float) -> None:
@@ -47,7 +68,8 @@ def offsets(connection: Connection, message: Message, body: AskOffsets, now: flo
     if body.topics is not None:
         if len(body.topics) > MOST_TOPICS:
             raise failed(f"Topics has at most {MOST_TOPICS} entries: ask in several requests")
-        many = [_offsets(connection, session, name, body.time) for name in body.topics]
+        names = body.topics
+        many = _at_once(log, lambda: [_offsets(connection, session, name, body.time) for name in names])
         connection.answer(message.command, message.seq, Offsets(log.log_id, 0, 0, None, many))
         return
     found = _offsets(connection, session, body.topic, body.time)

@@ -13,11 +13,12 @@ from typing import Final, Literal, ParamSpec, Self
 from echomesh.errors import MeshError, MeshTimeout
 from echomesh.events import Event
 from echomesh.mesh import client
-from echomesh.mesh.bodies import BridgeState, CommittedStages, Fetched, Offsets, Server, Staged, TopicState
+from echomesh.mesh.bodies import BridgeState, CommittedStages, Server, Staged
 from echomesh.mesh.client_options import parse_address
 from echomesh.mesh.client_received import Incoming, Lost
 from echomesh.mesh.client_stage import StageWriter as AsyncStageWriter
 from echomesh.mesh.client_subscription import OnLost, Start
+from echomesh.mesh.log_bodies import Fetched, Offsets, TopicState
 from echomesh.mesh.sync_loop import Background, background
 from echomesh.mesh.sync_subscription import Received, Subscription
 

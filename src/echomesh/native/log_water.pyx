@@ -1,6 +1,7 @@
 """High-watermarks: up to where each topic can be read, in a file that writer and readers map."""
 
 import os
+import random
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
@@ -8,7 +9,7 @@ from libc.string cimport memcmp, memcpy
 
 from echomesh.errors import LogDamaged
 from echomesh.native.atomics cimport (
-    em_add32, em_cas64, em_fence, em_load32, em_load64, em_now_ns, em_store32, em_store64,
+    em_acquire_fence, em_add32, em_cas64, em_fence, em_load32, em_load64, em_now_ns, em_store32, em_store64,
 )
 from echomesh.native.doorbell cimport SLEEPERS, WORD, bell_sleep, bell_wake
 from echomesh.native.mapping cimport Mapping
@@ -26,6 +27,13 @@ cdef void show(char *slot, int64_t high) noexcept nogil:
     cdef int64_t before = em_load64(slot + SLOT_HIGH)
     while before < high and not em_cas64(slot + SLOT_HIGH, before, high):
         before = em_load64(slot + SLOT_HIGH)
+
+
+cdef int64_t high_in(char *slot, int32_t moves) noexcept nogil:
+    # While `moves` is what it is. A number may come around again after two thousand million moves, long after this one.
+    if moves & 1 and em_load32(slot + SLOT_MOVE) == moves:
+        return em_load64(slot + SLOT_BEFORE)
+    return em_load64(slot + SLOT_HIGH)
 
 
 cdef void ring_slot(char *slot) noexcept nogil:
@@ -68,6 +76,8 @@ cdef class Watermarks:
         memcpy(made.base + WATER_LOG_ID, <char *>log_id, 16)
         memcpy(made.base + WATER_BOOT_ID, <char *>boot_id, 16)
         em_store32(made.base + WATER_PID, os.getpid())
+        # Another one than in the file before, so that who compares them sees that.
+        em_store32(made.base + WATER_MOVES, random.getrandbits(30) << 1)
         made.slots = slots
         return made
 
@@ -138,25 +148,71 @@ cdef class Watermarks:
         """Goes up with each commit; see `wait_any`."""
         return em_load32(self.base + WATER_BELL + WORD)
 
+    @property
+    def moves(self) -> int:
+        """Another number as soon as several topics moved together."""
+        return em_load32(self.base + WATER_MOVES)
+
+    cdef int64_t seen(self, char *slot) noexcept nogil:
+        # What readers may see of a topic.
+        cdef int64_t high
+        cdef int32_t moves
+        while True:
+            moves = em_load32(self.base + WATER_MOVES)
+            high = high_in(slot, moves)
+            em_acquire_fence()
+            if em_load32(self.base + WATER_MOVES) == moves:
+                return high
+
     def high(self, int64_t number) -> int:
         """The first offset that can't be read yet."""
-        return em_load64(self.slot(number) + SLOT_HIGH)
+        return self.seen(self.slot(number))
 
     def earliest(self, int64_t number) -> int:
         """The first offset that is still kept."""
         return em_load64(self.slot(number) + SLOT_EARLIEST)
 
     def bounds(self, list numbers not None) -> list:
-        """(earliest, high) of each of these topics."""
+        """(earliest, high) of each of these topics, of one moment between two moves."""
         cdef int64_t number
-        return [
-            (em_load64(self.slot(number) + SLOT_EARLIEST), em_load64(self.slot(number) + SLOT_HIGH))
-            for number in numbers
-        ]
+        cdef int32_t moves
+        cdef char *slot
+        cdef list found
+        while True:
+            moves = em_load32(self.base + WATER_MOVES)
+            found = []
+            for number in numbers:
+                slot = self.slot(number)
+                found.append((em_load64(slot + SLOT_EARLIEST), high_in(slot, moves)))
+            em_acquire_fence()
+            # Each move stands behind a sync of the disk, so that there is time enough for a look between two of them.
+            if em_load32(self.base + WATER_MOVES) == moves:
+                return found
 
     def set_high(self, int64_t number, int64_t offset) -> None:
         """Lets readers see up to here."""
         publish(self.slot(number), offset)
+        ring_all(self.base)
+
+    def move(self, list highs not None) -> None:
+        """Lets readers see several topics up to (number, offset), all at once. For the leader of commits."""
+        cdef int64_t number, offset
+        cdef int32_t moves = em_load32(self.base + WATER_MOVES) + 1
+        cdef char *slot
+        cdef list numbers = [number for number, _ in highs]
+        cdef list offsets = [offset for _, offset in highs]
+        for number in numbers:
+            slot = self.slot(number)
+            em_store64(slot + SLOT_BEFORE, em_load64(slot + SLOT_HIGH))
+            em_store32(slot + SLOT_MOVE, moves)
+        em_store32(self.base + WATER_MOVES, moves)
+        em_fence()
+        for number, offset in zip(numbers, offsets):
+            show(self.slot(number), offset)
+        em_store32(self.base + WATER_MOVES, moves + 1)
+        em_fence()
+        for number in numbers:
+            ring_slot(self.slot(number))
         ring_all(self.base)
 
     def set_earliest(self, int64_t number, int64_t offset) -> None:
@@ -181,10 +237,10 @@ cdef class Watermarks:
         """Sleeps until the topic's high-watermark is over `above` (True), or the time is over or the file replaced."""
         cdef char *slot = self.slot(number)
         cdef int64_t deadline = em_now_ns() + <int64_t>(timeout * 1e9)
-        while em_load64(slot + SLOT_HIGH) <= above:
+        while self.seen(slot) <= above:
             if self.replaced or not self.sleep(slot + SLOT_BELL, slot, above, 0, deadline):
                 break
-        return em_load64(slot + SLOT_HIGH) > above
+        return self.seen(slot) > above
 
     def wait_any(self, int32_t seen, double timeout) -> bool:
         """Sleeps until something changed since `word` was `seen`: True, or False when the time is over."""
@@ -210,7 +266,7 @@ cdef class Watermarks:
             if self.mapping.writable:
                 em_store32(bell + SLEEPERS, 1)
             em_fence()
-            if (slot == NULL and word == seen) or (slot != NULL and em_load64(slot + SLOT_HIGH) <= above):
+            if (slot == NULL and word == seen) or (slot != NULL and self.seen(slot) <= above):
                 bell_sleep(bell, word, left)
         PyErr_CheckSignals()
         return True

@@ -53,6 +53,10 @@ class _Topics:
         """Sees what has come since; what a running writer does is seen at once in any case."""
         if not self.log.view.live:
             self.log.look()
+        self.list()
+
+    def list(self) -> None:
+        """Knows the topics that are visible now."""
         found = self.log.topics()
         if found is not self.listed and found != self.listed:
             self.listed = found
@@ -74,11 +78,11 @@ class _Topics:
 
 @dataclass
 class _Asked:
-    """Topics whose bounds are asked for, and what they were last."""
+    """Topics whose bounds are asked for, by name, and what they were last."""
 
-    topics: Sequence[str]
+    filters: Sequence[str]
     names: dict[str, TopicName]
-    known: list[str]
+    matching: list[str]
     numbers: list[int]
     states: list[tuple[int, int]] = field(default_factory=list)
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -95,7 +99,6 @@ class LocalReach:
         self.times = _Times()
         self.spots = _Spots()
         self.asked: _Asked | None = None
-        self.matched: tuple[dict[str, TopicName], tuple[str, ...], list[str]] | None = None
         self.log_id = self._topics().log.log_id.hex()
 
     def _topics(self) -> _Topics:
@@ -108,29 +111,31 @@ class LocalReach:
         self.open.look()
         return self.open
 
-    def topics(self, filters: Sequence[str]) -> list[str]:
-        """The topics that match one of these filters, in order of their names."""
-        names = self._topics().names
-        if self.matched is None or self.matched[0] is not names or self.matched[1] != tuple(filters):
-            matcher: Matcher[int] = Matcher()
-            for number, filter in enumerate(filters):
-                matcher.add(filter, number)
-            self.matched = names, tuple(filters), sorted(name for name in names if matcher.match(name))
-        return self.matched[2]
-
-    def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """The first offset that is kept and the end, of each of these topics that there is.
+    def bounds(self, filters: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The first offset that is kept and the end of each topic that matches one of these filters, by name.
 
         As long as nothing changes it is the same dictionary: a stream asks again and again.
         """
-        found, asked = self._topics(), self.asked
-        if asked is None or asked.topics is not topics or asked.names is not found.names:
-            known = [name for name in topics if name in found.names]
-            asked = self.asked = _Asked(topics, found.names, known, [found.names[name].number for name in known])
-        states = found.log.current().bounds(asked.numbers)
+        found = self._topics()
+        states = found.log.bounds(lambda: self._wanted(found, filters))
+        asked = self.asked
+        assert asked is not None
         if states != asked.states or not asked.bounds:
-            asked.states, asked.bounds = states, dict(zip(asked.known, states, strict=True))
+            asked.states, asked.bounds = states, dict(zip(asked.matching, states, strict=True))
         return asked.bounds
+
+    def _wanted(self, found: _Topics, filters: Sequence[str]) -> list[int]:
+        # The numbers of the topics, and their names beside them.
+        found.list()
+        asked = self.asked
+        if asked is None or asked.names is not found.names or asked.filters != tuple(filters):
+            matcher: Matcher[None] = Matcher()
+            for filter in filters:
+                matcher.add(filter, None)
+            matching = sorted(name for name in found.names if matcher.match(name))
+            numbers = [found.names[name].number for name in matching]
+            asked = self.asked = _Asked(tuple(filters), found.names, matching, numbers)
+        return asked.numbers
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""

@@ -43,11 +43,11 @@ class Reach(Protocol):
 
     log_id: str
 
-    def topics(self, filters: Sequence[str]) -> list[str]:
-        """The topics that match one of these filters, in order of their names."""
+    def bounds(self, filters: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The first offset that is kept and the end of each topic that matches one of these filters, by name.
 
-    def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """The first offset that is kept and the end, of each of these topics that there is."""
+        All of one moment: what one commit of stages wrote to several topics is in all of them or in none.
+        """
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""

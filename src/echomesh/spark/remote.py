@@ -19,9 +19,10 @@ from echomesh.errors import (
     UnknownTopic,
 )
 from echomesh.log import arrow
-from echomesh.mesh.bodies import AskOffsets, AskTicket, AskTopics, Fetch, Offsets, Ticket, Topics
+from echomesh.mesh.bodies import AskTicket, Ticket
 from echomesh.mesh.codes import Command, Purpose
 from echomesh.mesh.direct import Direct, FetchedView
+from echomesh.mesh.log_bodies import AskOffsets, AskTopics, Fetch, Offsets, Topics
 from echomesh.native.log_record import scan
 from echomesh.spark.options import SourceOptions
 from echomesh.spark.places import Places, spot_at_server
@@ -68,7 +69,7 @@ class ServerReach:
         self._session = connect(chosen, Purpose.SUBSCRIBE)
         self._averages: dict[str, float] = {}
         self.log_id = ""
-        self._ask_topics("**/nothing/of/this/name")  # who may not come is told at once
+        self.bounds(["**/nothing/of/this/name"])  # who may not come is told at once
 
     def __repr__(self) -> str:
         return f"ServerReach({self._options.server})"
@@ -78,18 +79,11 @@ class ServerReach:
         self.log_id = self._session.log_id.hex()
         return answer
 
-    def topics(self, filters: Sequence[str]) -> list[str]:
-        """The topics that match one of these filters, in order of their names."""
-        return sorted({state.topic for filter in filters for state in self._ask_topics(filter).topics})
-
-    def _ask_topics(self, filter: str) -> Topics:
-        found: Topics = self._ask(Command.TOPICS_REQUEST, AskTopics("", "", filter))
-        return found
-
-    def bounds(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """The first offset that is kept and the end, of each of these topics that there is."""
-        found = self._many(topics, None)
-        return {name: (state[0], state[1]) for name, state in zip(topics, found, strict=True) if state is not None}
+    def bounds(self, filters: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The first offset that is kept and the end of each topic that matches one of these filters, by name."""
+        found: Topics = self._ask(Command.TOPICS_REQUEST, AskTopics("", "", filters=list(filters)))
+        states = sorted(found.topics, key=lambda state: state.topic)
+        return {state.topic: (state.earliest, state.latest) for state in states}
 
     def at_time(self, topics: Sequence[str], time_us: int) -> dict[str, int]:
         """The offset of the first event that was appended at this time or later; the end when there is none."""

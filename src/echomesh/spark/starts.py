@@ -14,8 +14,7 @@ logger = logging.getLogger(__name__)
 
 def batch(reach: Reach, options: SourceOptions) -> list[Range]:
     """What a batch reads: from `starting`, else the earliest, up to `ending`, else the end."""
-    topics = reach.topics(options.subscribe)
-    bounds = reach.bounds(topics)
+    bounds = reach.bounds(options.subscribe)
     begin = places(reach, options, options.starting or Place("earliest"), bounds, "starting")
     end = places(reach, options, options.ending or Place("latest"), bounds, "ending")
     return [Range(topic, begin[topic], end[topic]) for topic in bounds]

@@ -170,7 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts(self.reach, self.options, self._ranges(begin, bounds, until), self.columns)
 
     def _bounds(self) -> Bounds:
-        return self.reach.bounds(self.reach.topics(self.options.subscribe))
+        return self.reach.bounds(self.options.subscribe)
 
     def _subscribed(self, topic: str) -> bool:
         return any(matches(filter, topic) for filter in self.options.subscribe)
