@@ -61,6 +61,8 @@ def test_a_stream_answers_the_same_either_way(data: Path) -> None:
             report = answer["text"].rpartition(',"events":')[0] + f',"lost":{answer["lost"]}}}'
             assert json.loads(report) == plain.reportLatestOffset()
             assert json.loads(brief.reportLatestOffset()["text"]) == plain.reportLatestOffset()
+            assert brief.reportLatestOffset() == {"same": True}
+            assert plain.reportLatestOffset()["topics"], "who is not told numbers is told all of it again"
             number = {"answer": answer["answer"]}
             assert [part.ranges for part in brief.partitions(asked, number)] == [
                 part.ranges for part in plain.partitions(start, end)

@@ -239,3 +239,19 @@ def test_a_query_is_stopped_while_its_plan_is_made(spark: SparkSession, data: Pa
         with running(stream(spark, data), tmp_path) as query:
             catch_up(query)
     assert rows(spark, tmp_path) == expected("a", range(written))
+
+
+def test_a_task_of_this_process_is_a_number_and_not_megabytes(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+    # Written and read as Spark does it for a task. It had been megabytes: Java looks for a method by its name, and
+    # Janino gives private ones another.
+    with opened(data) as log, running(stream(spark, data), tmp_path) as query:
+        for batch in range(3):
+            for topic in range(50):
+                log.append_many(f"t/{topic}", made(10, 10 * batch))
+            catch_up(query)
+        planned: Any = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves().head()
+        split = planned.inputPartitions().head()
+        utils: Any = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr]
+        written = utils.serialize(split)
+        assert len(written) < 200
+        assert utils.deserialize(written, split.getClass().getClassLoader()) == split

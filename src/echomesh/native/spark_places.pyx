@@ -7,24 +7,14 @@ takes a tenth of what it takes a task to open the file.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from echomesh.native.log_record cimport HEADER, padded
-
-cdef extern from "<fcntl.h>" nogil:
-    int O_RDONLY, O_CLOEXEC
-    int c_open "open"(const char *path, int flags)
+from echomesh.native.spark_reads cimport c_pread, job_t, opened, read_all, walk
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
-    ssize_t c_pread "pread"(int fd, void *into, size_t size, int64_t position)
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef unsigned long pthread_t
-    int pthread_create(pthread_t *thread, const void *how, void *(*run)(void *) noexcept nogil, void *argument)
-    int pthread_join(pthread_t thread, void **result)
 
 cdef enum:
     NUMBERS = 6             # of a place: start, until, position, first, shift, time
@@ -34,64 +24,6 @@ cdef enum:
     FIRST_READ = 1 << 10
     NOT_OPEN = -1
     NO_FILE = -2            # or not the one that was told
-    MANY = 512              # reads, from which on two threads share them: each is a call of the kernel, and little else
-
-
-cdef struct job_t:
-    # A read of a few records: from a record's place in a file, up to the one before `until`.
-    int fd
-    int32_t size            # bytes to read, by what records took so far
-    int64_t position, first, start, until
-    char *into
-    int32_t begin, end      # where those from `start` on stand in what was read; no end: not all of them are there
-
-
-cdef struct jobs_t:
-    job_t *first
-    int64_t count
-
-
-cdef void *work(void *given) noexcept nogil:
-    cdef jobs_t *jobs = <jobs_t *>given
-    cdef int64_t i
-    for i in range(jobs.count):
-        walk(&jobs.first[i], c_pread(jobs.first[i].fd, jobs.first[i].into, jobs.first[i].size, jobs.first[i].position))
-    return NULL
-
-
-cdef bint walk(job_t *job, int64_t there) noexcept nogil:
-    # Finds the records in what was read; true if there is something else in their place.
-    cdef int64_t at = 0, offset = job.first, found
-    cdef uint32_t length
-    job.end = 0
-    while offset < job.until:
-        if there - at < HEADER:
-            return False
-        memcpy(&length, job.into + at, 4)
-        memcpy(&found, job.into + at + 8, 8)
-        if length < HEADER or found != offset:
-            return True
-        if padded(length) > there - at:
-            return False
-        if offset == job.start:
-            job.begin = at
-        at += padded(length)
-        offset += 1
-    job.end = at
-    return False
-
-
-cdef void read_all(job_t *jobs, int64_t count) noexcept nogil:
-    cdef jobs_t mine, others
-    cdef pthread_t thread
-    mine.first, mine.count = jobs, count if count < MANY else count // 2
-    others.first, others.count = jobs + mine.count, count - mine.count
-    if others.count and pthread_create(&thread, NULL, work, &others):
-        mine.count = count
-        others.count = 0
-    work(&mine)
-    if others.count:
-        pthread_join(thread, NULL)
 
 
 cdef class Files:
@@ -202,7 +134,7 @@ cdef class Spot:
         if size > 0 and files.count < files.limit:
             name = path[:size]
             head = self.part(2, &size)
-            self.fd = c_open(PyBytes_AS_STRING(name), O_RDONLY | O_CLOEXEC)
+            self.fd = opened(PyBytes_AS_STRING(name))
             if self.fd >= 0:
                 self.files = files
                 files.count += 1

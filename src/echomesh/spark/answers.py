@@ -6,6 +6,7 @@ before is named by its number, and what is new is one text, which Spark's runner
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ class Answers:
         self.numbered = False
         self.last = 0
         self.kept: dict[int, Offsets] = {}
+        self.reported: tuple[Any, ...] | None = None
 
     def hear(self, found: Any) -> Offsets:
         """The offsets that were said."""
@@ -41,6 +43,14 @@ class Answers:
         self.kept.pop(self.last - KEPT, None)
         said = {"answer": self.last} | self.text(offsets.json())
         return said if lost is None else said | {"lost": lost}
+
+    def report(self, of: tuple[Any, ...], make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        """What is to be said of these, or that it is as before: Spark asks all the time while there is nothing new."""
+        if self.numbered and of == self.reported:
+            return {"same": True}
+        made = self.text(make(*of))
+        self.reported = of if self.numbered else None
+        return made
 
     def text(self, said: dict[str, Any]) -> dict[str, Any]:
         """Something else that is said of offsets."""

@@ -20,7 +20,7 @@ from echomesh.native.spark_plan import ends, grown
 from echomesh.spark import columns, options, starts
 from echomesh.spark.answers import Answers
 from echomesh.spark.cut import Cutter, Limits
-from echomesh.spark.garbage import collect_seldom, settle_once
+from echomesh.spark.garbage import collect_seldom, keep_memory, settle_once
 from echomesh.spark.offsets import Offsets
 from echomesh.spark.options import Place
 from echomesh.spark.plan import Part, parts
@@ -88,6 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reach = reach(self.options)
             settle_once()
             collect_seldom()
+            keep_memory()
         return self._reach
 
     def initialOffset(self) -> dict[str, Any]:
@@ -154,8 +155,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the log, for the query's progress, and how many events the driver saw the query go on without."""
         bounds = self._bounds() if self.seen is None else self.seen  # those that the batch was measured by
+        return self.answers.report((bounds, self.reach.log_id, self.lost), self._report)
+
+    def _report(self, bounds: Bounds, log_id: str, lost: int) -> dict[str, Any]:
         ends = {topic: end for topic, (_, end) in bounds.items()}
-        return self.answers.text(Offsets(self.reach.log_id, ends).json() | {"lost": self.lost})
+        return Offsets(log_id, ends).json() | {"lost": lost}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         """What each task of the batch reads."""

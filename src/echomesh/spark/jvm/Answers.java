@@ -18,6 +18,7 @@ final class Answers {
     private final MicroBatchStream python;
     private final Offset[] said = new Offset[2]; // the last ones
     private final long[] numbers = new long[2];
+    private Offset heard; // what else Python said last
     private Offset reported; // where the log ended at the last answer, as far as that is known
 
     Answers(MicroBatchStream python) {
@@ -56,10 +57,11 @@ final class Answers {
         return reported;
     }
 
-    /** What Python said besides. */
+    /** What Python says besides, or said before. */
     Offset heard(Offset found) {
         JsonNode read = read(found);
-        return read.has("text") ? text(read) : found;
+        if (!read.has("same")) heard = read.has("text") ? text(read) : found;
+        return heard;
     }
 
     private Offset text(JsonNode found) {

@@ -42,7 +42,8 @@ final class Here implements Serializable {
         return sameClasses && (master.equals("local") || master.startsWith("local["));
     }
 
-    private Object readResolve() throws ObjectStreamException {
+    // Not private, as in Split.
+    Object readResolve() throws ObjectStreamException {
         WeakReference found = (WeakReference) SPLITS.get(Long.valueOf(number));
         Object split = found == null ? null : found.get();
         if (split == null) throw new InvalidObjectException("a task that is no longer wanted");

@@ -39,7 +39,8 @@ final class Split implements InputPartition {
         }
     }
 
-    private Object writeReplace() {
+    // Not private: Janino makes functions of private methods, and Java's serialization would not find it.
+    Object writeReplace() {
         return Here.of(this);
     }
 
