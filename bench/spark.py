@@ -28,12 +28,12 @@ class Plan:
     """How often and how much."""
 
     def __init__(self, quick: bool) -> None:
-        self.repetitions = 3 if quick else 9
-        self.warm = 2 if quick else 5  # the JVM compiles what it has seen often
+        self.repetitions = 3 if quick else 21
+        self.warm = 2 if quick else 12  # the JVM compiles what it has seen often
         self.patience = Patience(5.0 if quick else 60.0)
         self.events = 100_000 if quick else 2_000_000
         self.topics = 1000 if quick else TOPICS
-        self.batches = 3 if quick else 9
+        self.batches = 3 if quick else 21
 
     @property
     def steps(self) -> int:

@@ -117,7 +117,7 @@ class Reads:
             # Twice: Spark may have looked for the end before the commit, and takes that for the answer to the first.
             query.processAllAvailable()
             query.processAllAvailable()
-            return _largest(query.recentProgress, before[-1] if before else -1)
+            return _duration(query.recentProgress, before[-1] if before else -1, events)
 
         try:
             yield once
@@ -126,12 +126,12 @@ class Reads:
             log.close()
 
 
-def _largest(progress: Any, after: int) -> float:
-    # A commit becomes visible topic by topic, so that a batch may have been cut before its last ones.
+def _duration(progress: Any, after: int, events: int) -> float:
+    # Of the batch with the commit, which is in one batch as a whole.
     found = [batch for batch in progress if batch["batchId"] > after and batch["numInputRows"]]
-    if not found:
-        raise MeasurementFailed("no batch with rows was seen")
-    return float(max(found, key=lambda batch: batch["numInputRows"])["durationMs"]["triggerExecution"])
+    if [batch["numInputRows"] for batch in found] != [events]:
+        raise MeasurementFailed(f"not one batch of {events} rows, but {[batch['numInputRows'] for batch in found]}")
+    return float(found[0]["durationMs"]["triggerExecution"])
 
 
 def _event(number: int) -> Event:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import resource
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,6 +171,69 @@ def test_thousands_are_read_by_two_threads_and_told_in_order(tmp_path: Path) -> 
     assert (len(found), len(left)) == (0, 1500)
 
 
+def test_small_ones_of_many_files_are_copied_from_maps_that_move_with_them(tmp_path: Path) -> None:
+    # Some are in two pages, some larger than a quarter of one; all of it is several windows long.
+    chance = random.Random(3)
+    segments = [Segment(tmp_path / f"{i}.seg", [chance.randrange(10 + 9 * i) for _ in range(700)]) for i in range(100)]
+    spots = {f"t/{i}": segment.spot(f"t/{i}") for i, segment in enumerate(segments)}
+    files, before, at = Files(2000), mapped(tmp_path), 0
+    while at < 690:
+        until = at + chance.randint(1, 5)
+        ranges = [Range(f"t/{i}", at, until) for i in range(100)]
+        found, left = planned(spots, *ranges, files=files)
+        assert not left
+        assert [one.records for one in found] == [segment.bytes_of(at, until) for segment in segments]
+        at = until
+    assert (before, mapped(tmp_path)) == (0, 100)
+    files.close_idle(spots)
+    planned(spots, *[Range(f"t/{i}", at, at + 1) for i in range(50)], files=files)
+    files.close_idle(spots)
+    assert mapped(tmp_path) == 50
+    spots.clear()
+    assert mapped(tmp_path) == 0
+
+
+@pytest.mark.parametrize("kept", [0, 3 * 4096 + 1500, 4 * 4096])
+def test_files_that_are_cut_or_changed_under_their_maps_harm_nothing(tmp_path: Path, kept: int) -> None:
+    segments = [Segment(tmp_path / f"{i}.seg", [100] * 300) for i in range(100)]
+    spots = {f"t/{i}": segment.spot(f"t/{i}") for i, segment in enumerate(segments)}
+    files = Files(2000)
+    for start, until in ((0, 100), (100, 102), (102, 104)):
+        planned(spots, *(Range(f"t/{i}", start, until) for i in range(100)), files=files)
+    for i in range(0, 100, 7):
+        os.truncate(segments[i].path, kept)
+    with segments[50].path.open("r+b") as changed:
+        changed.seek(len(HEAD) + len(segments[50].bytes_of(0, 104)))
+        changed.write(bytes(500))
+    found, left = planned(spots, *(Range(f"t/{i}", 104, 105) for i in range(100)), files=files)
+    there = len(HEAD) + len(segments[0].bytes_of(0, 105)) <= kept
+    gone = [i for i in range(100) if i == 50 or (i % 7 == 0 and not there)]
+    assert left == [Range(f"t/{i}", 104, 105) for i in gone]
+    assert [(one.number, one.records) for one in found] == [
+        (i, segment.bytes_of(104, 105)) for i, segment in enumerate(segments) if i not in gone
+    ]
+
+
+@pytest.mark.parametrize("lacking", [resource.RLIMIT_NOFILE, resource.RLIMIT_AS])
+def test_what_can_not_be_mapped_is_read(tmp_path: Path, lacking: int) -> None:
+    segments = [Segment(tmp_path / f"{i}.seg", [100] * 9) for i in range(100)]
+    spots = {f"t/{i}": segment.spot(f"t/{i}") for i, segment in enumerate(segments)}
+    files = Files(2000)
+    for part in (range(50), range(50, 100)):  # a few at a time: no map is made
+        planned(spots, *(Range(f"t/{i}", 0, 1) for i in part), files=files)
+    assert mapped(tmp_path) == 0
+    ranges = [Range(f"t/{i}", 1, 2) for i in range(100)]
+    soft, hard = resource.getrlimit(lacking)
+    resource.setrlimit(lacking, (0 if lacking == resource.RLIMIT_NOFILE else 1 << 20, hard))
+    try:
+        pieces: list[bytes] = []
+        known = told(ranges, spots, 5.0, NEAR, pieces, lambda *_: None, files, MUCH, 50.0)
+    finally:
+        resource.setrlimit(lacking, (soft, hard))
+    assert (known, mapped(tmp_path)) == (100, 0)
+    assert [one.records for one in parsed(b"".join(pieces))] == [segment.bytes_of(1, 2) for segment in segments]
+
+
 def test_a_topic_may_come_twice(tmp_path: Path) -> None:
     segments = {name: Segment(tmp_path / f"{name}.seg", [100] * 9) for name in ("a", "b")}
     spots = {name: segment.spot(name) for name, segment in segments.items()}
@@ -241,6 +307,11 @@ def test_no_more_files_are_open_than_allowed_and_idle_ones_are_closed(tmp_path: 
     assert last.records == segments[3].bytes_of(1, 2)
     spots.clear()
     assert (files.count, opened() - before) == (0, 0)
+
+
+def mapped(directory: Path) -> int:
+    """Files of this directory that are mapped."""
+    return Path("/proc/self/maps").read_text().count(f"{directory}/")
 
 
 def opened() -> int:

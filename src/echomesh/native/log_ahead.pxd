@@ -21,7 +21,6 @@ cdef class Ahead(Journal):
     cdef char *ahead_bytes
     cdef write_t ahead_writes[AHEAD_WRITES]
 
-    cdef int open_ahead(self) noexcept nogil
     cdef bint copy_ahead(self) noexcept nogil
     cdef void copy_beside(self) noexcept nogil
     cdef void await_dirty(self, double timeout) noexcept nogil

@@ -8,7 +8,7 @@ that fails takes the place back.
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.mman cimport munmap
 
 from echomesh.native.atomics cimport em_now_ns
 from echomesh.native.log_fill cimport (
@@ -17,21 +17,11 @@ from echomesh.native.log_fill cimport (
 )
 from echomesh.native.log_frame cimport frame_t, write_t
 from echomesh.native.log_maps cimport Maps, grant
-
-cdef extern from "<sys/mman.h>" nogil:
-    int memfd_create(const char *name, unsigned int flags)
-    unsigned int MFD_CLOEXEC
-
-cdef extern from "<fcntl.h>" nogil:
-    int posix_fallocate(int fd, int64_t position, int64_t size)
-
-cdef extern from "<unistd.h>" nogil:
-    int c_close "close"(int fd)
+from echomesh.native.memory_file cimport c_close, memory_file
 
 cdef enum:
     LEAST = 16          # fewer writes are not worth the way
-    UNTRIED = -1
-    NEVER = -2          # there can't be a file in memory
+    UNTRIED = -2        # -1: there can't be a file in memory
     IDLE = 100          # so often nothing was wished for: nothing is going on
     WISHES_AT_ONCE = 32
 
@@ -52,19 +42,6 @@ cdef class Ahead(Journal):
             munmap(self.ahead_bytes, AHEAD_BYTES)
             c_close(self.ahead_fd)
 
-    cdef int open_ahead(self) noexcept nogil:
-        # A file in memory, from which `Maps` copies: the frame itself may move while the loop adds to it.
-        cdef int fd = memfd_create("echomesh-log", MFD_CLOEXEC)
-        cdef void *made = MAP_FAILED
-        if fd >= 0 and posix_fallocate(fd, 0, AHEAD_BYTES) == 0:
-            made = mmap(NULL, AHEAD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-        if made != MAP_FAILED:
-            self.ahead_bytes = <char *>made
-            return fd
-        if fd >= 0:
-            c_close(fd)
-        return NEVER
-
     cdef bint copy_ahead(self) noexcept nogil:
         # With the lock, which it gives away meanwhile: whether something of the frame that fills was copied.
         cdef frame_t *f = self.filling
@@ -74,7 +51,8 @@ cdef class Ahead(Journal):
         if count < LEAST or f.stuck or pthread_mutex_trylock(&self.maps_lock):
             return False
         if self.ahead_fd == UNTRIED:
-            self.ahead_fd = self.open_ahead()
+            # A file in memory, from which `Maps` copies: the frame itself may move while the loop adds to it.
+            self.ahead_fd = memory_file("echomesh-log", AHEAD_BYTES, &self.ahead_bytes)
         last = &f.writes[f.ahead + count - 1]
         first = f.writes[f.ahead].start
         size = last.start + last.length - first

@@ -10,11 +10,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+from posix.mman cimport munmap
 
-from echomesh.native.spark_reads cimport c_pread, job_t, opened, read_all, walk
-
-cdef extern from "<unistd.h>" nogil:
-    int c_close "close"(int fd)
+from echomesh.native.memory_file cimport c_close, memory_file
+from echomesh.native.spark_maps cimport mapped, unmap, window_t
+from echomesh.native.spark_reads cimport c_pread, copy, job_t, opened, read_all, walk
 
 cdef enum:
     NUMBERS = 6             # of a place: start, until, position, first, shift, time
@@ -22,8 +22,10 @@ cdef enum:
     CARRIED = 4 << 10       # bytes of records of a range that travel with its place
     READ = 16 << 10         # and of those that are read to find them
     FIRST_READ = 1 << 10
+    FEW = 64                # ranges: to read them takes no time
     NOT_OPEN = -1
     NO_FILE = -2            # or not the one that was told
+    UNTRIED = -2            # -1: there can't be a file in memory
 
 
 cdef class Files:
@@ -33,23 +35,44 @@ cdef class Files:
     cdef readonly int64_t count
     cdef char *memory       # to read into, for one batch after the other: fresh pages cost as much as reading
     cdef int64_t size
+    cdef int fd             # of the file in memory that this is, if it is one
     cdef char *text         # what is told of carried records, one behind the other
     cdef int64_t told, most
 
     def __init__(self, int64_t limit):
         self.limit = limit
 
+    def __cinit__(self):
+        self.fd = UNTRIED
+
     def __dealloc__(self):
-        free(self.memory)
+        self.free_room()
         free(self.text)
 
-    cdef char *room(self, int64_t size) except NULL:
-        if size > self.size:
+    cdef void free_room(self) noexcept:
+        if self.fd >= 0:
+            munmap(self.memory, self.size)
+            c_close(self.fd)
+            self.fd = UNTRIED
+        else:
             free(self.memory)
-            self.memory = <char *>malloc(size)
-            self.size = size if self.memory != NULL else 0
-            if self.memory == NULL:
-                raise MemoryError
+        self.memory, self.size = NULL, 0
+
+    cdef char *room(self, int64_t size, bint many) except NULL:
+        # Of so many bytes; those of many files are copied into a file in memory, if there can be one.
+        cdef char *made = NULL
+        cdef int fd = self.fd
+        if size > self.size or (many and fd == UNTRIED):
+            if many or fd >= 0:
+                fd = memory_file("echomesh-spark", size, &made)
+            if made == NULL and size > self.size:
+                made = <char *>malloc(size)
+                if made == NULL:
+                    raise MemoryError
+            if made != NULL:
+                self.free_room()
+                self.memory, self.size = made, size
+            self.fd = fd
         return self.memory
 
     cdef char *next(self, int64_t size) except NULL:
@@ -89,6 +112,7 @@ cdef class Spot:
     cdef readonly bytes named
     cdef readonly double good_until
     cdef int fd
+    cdef window_t window
     cdef Files files
     cdef int64_t typical    # bytes of a record
     cdef bint used
@@ -107,6 +131,7 @@ cdef class Spot:
 
     cdef void close(self) noexcept:
         if self.fd >= 0:
+            unmap(&self.window)
             c_close(self.fd)
             self.files.count -= 1
             self.fd = NOT_OPEN
@@ -152,7 +177,7 @@ cdef class Spot:
         return (until - self.first) * (self.typical + (self.typical >> 2)) + 64
 
     cdef job_t job(self, int64_t start, int64_t until, int64_t size, char *into) noexcept:
-        return job_t(self.fd, min(size, READ), self.position, self.first, start, until, into, 0, 0)
+        return job_t(self.fd, NULL, min(size, READ), self.position, self.first, start, until, into, 0, 0)
 
     cdef void turn(self, const job_t *done) noexcept:
         # Goes on behind what was read.
@@ -200,9 +225,15 @@ cdef class Batch:
         free(self.jobs)
 
     cdef int read(self, ranges, dict known, double now, int64_t near, Files files, int64_t room) except -1:
-        cdef int64_t start, until, size, used = 0
-        cdef char *memory = files.room(room + READ)
+        cdef int64_t start, until, size, used = 0, copied = 0
+        cdef bint many = len(ranges) > FEW
+        cdef char *memory
+        cdef char *into
+        cdef char *at
         cdef Spot spot
+        if not files.limit or room <= 0:
+            return 0
+        memory = files.room(room, many)
         self.jobs = <job_t *>malloc((len(ranges) + 1) * sizeof(job_t))
         if self.jobs == NULL:
             raise MemoryError
@@ -212,11 +243,22 @@ cdef class Batch:
             if spot is None or not spot.typical or not spot.can_read(files):
                 continue
             size = spot.guess(until)
-            if size <= CARRIED and used + size <= room:
-                self.jobs[self.count] = spot.job(start, until, size, memory + used)
-                used += size
-                self.count += 1
+            if size > CARRIED or used + size > room:
+                continue
+            at = mapped(&spot.window, spot.fd, spot.position, size) if many and files.fd >= 0 else NULL
+            used += size
+            if at != NULL:
+                # Those that are copied stand together, in front.
+                into = memory + copied
+                copied += size
+            else:
+                into = memory + room - (used - copied)
+            self.jobs[self.count] = spot.job(start, until, size, into)
+            self.jobs[self.count].mapped = at
+            self.count += 1
         with nogil:
+            if copied:
+                copy(self.jobs, self.count, files.fd, memory)
             read_all(self.jobs, self.count)
         return 0
 

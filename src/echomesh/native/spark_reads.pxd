@@ -12,6 +12,12 @@ cdef extern from "<fcntl.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *into, size_t size, int64_t position)
 
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    ssize_t pwritev(int fd, const iovec *parts, int count, int64_t position)
+
 cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_create(pthread_t *thread, const void *how, void *(*run)(void *) noexcept nogil, void *argument)
@@ -19,6 +25,7 @@ cdef extern from "<pthread.h>" nogil:
 
 cdef enum:
     MANY = 512              # reads, from which on two threads share them: each is a call of the kernel, and little else
+    PARTS = 1024            # that one call copies; the kernel takes no more
 
 
 cdef inline int opened(const char *path) noexcept nogil:
@@ -30,6 +37,7 @@ cdef inline int opened(const char *path) noexcept nogil:
 cdef struct job_t:
     # A read of a few records: from a record's place in a file, up to the one before `until`.
     int fd
+    char *mapped            # the same place in a map of the file, or NULL: the bytes are copied from there
     int32_t size            # bytes to read, by what records took so far
     int64_t position, first, start, until
     char *into
@@ -43,10 +51,35 @@ cdef struct jobs_t:
 
 cdef inline void *work(void *given) noexcept nogil:
     cdef jobs_t *jobs = <jobs_t *>given
+    cdef job_t *job
     cdef int64_t i
     for i in range(jobs.count):
-        walk(&jobs.first[i], c_pread(jobs.first[i].fd, jobs.first[i].into, jobs.first[i].size, jobs.first[i].position))
+        job = &jobs.first[i]
+        walk(job, job.size if job.mapped != NULL else c_pread(job.fd, job.into, job.size, job.position))
     return NULL
+
+
+cdef inline void copy(job_t *jobs, int64_t count, int fd, const char *memory) noexcept nogil:
+    # Has the kernel copy what is mapped, a thousand files a call, into the file that `memory` is a map of, where each goes
+    # behind the one before. A page that can't be had ends such a call early, where a load of our own would end the process:
+    # all of them are read then, and a read says what is wrong.
+    cdef iovec parts[PARTS]
+    cdef int used
+    cdef int64_t i = 0, first, size, position
+    while i < count:
+        used, first, size, position = 0, i, 0, 0
+        while i < count and used < PARTS:
+            if jobs[i].mapped != NULL:
+                if not used:
+                    position = jobs[i].into - memory
+                parts[used].iov_base = jobs[i].mapped
+                parts[used].iov_len = jobs[i].size
+                size += jobs[i].size
+                used += 1
+            i += 1
+        if used and pwritev(fd, parts, used, position) != size:
+            for first in range(first, i):
+                jobs[first].mapped = NULL
 
 
 cdef inline bint walk(job_t *job, int64_t there) noexcept nogil:
