@@ -33,7 +33,6 @@ class Plan:
         self.patience = Patience(5.0 if quick else 60.0)
         self.events = 100_000 if quick else 2_000_000
         self.topics = 1000 if quick else TOPICS
-        self.batches = 3 if quick else 21
 
     @property
     def steps(self) -> int:

@@ -42,6 +42,14 @@ def test_arguments_and_no_paths_at_all_go_through() -> None:
     assert said.stdout.decode().strip() == "['a b', '']"
 
 
+def test_libraries_start_one_thread_unless_more_are_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert told(find_python({}), program, []) == ["1"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert told(find_python({}), program, []) == ["4"]
+
+
 def test_another_spark_keeps_its_own_sources(tmp_path: Path) -> None:
     assert find_python({"SPARK_HOME": str(tmp_path)}) == sys.executable
     (tmp_path / "link").symlink_to(HOME)

@@ -15,7 +15,8 @@ import pyspark
 from echomesh.spark.cache import kept
 
 # Spark puts archives of its own before all other packages. Those of its sources have no compiled files, so that each
-# worker would compile PySpark anew: half a second for every query, and the same code is installed.
+# worker would compile PySpark anew: half a second for every query, and the same code is installed. Spark tells workers of
+# tasks how many threads libraries may start, and those of sources not: NumPy's would wait for work in a loop, on all cores.
 _SHIM: Final = """\
 #!/bin/sh
 set -f
@@ -27,6 +28,7 @@ for path in $PYTHONPATH; do
         *) left=$left${{left:+:}}$path ;;
     esac
 done
+export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}"
 PYTHONPATH=$left exec {python} "$@"
 """
 
