@@ -15,6 +15,7 @@ from echomesh.mesh.client_limits import Limits
 from echomesh.mesh.client_options import Backoff, ClientOptions
 from echomesh.mesh.client_outbox import State
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.near import send_at_once
 from echomesh.native.mesh_client import Soon, tell
 
 SEND_BYTES: Final = 32 << 10  # of publishes, that are not kept back until the end of a turn
@@ -208,6 +209,7 @@ class Link:
             transport.abort()
             return
         self._wire, self._transport = wire, transport
+        send_at_once(transport.get_extra_info("socket"))
         transport.set_write_buffer_limits(0)  # what is written is sent then, not at the end of the turn
         self.core.connected(self.loop.time())
         self._flush()

@@ -22,6 +22,7 @@ from echomesh.mesh.bodies import Body, Hello, Server, Welcome
 from echomesh.mesh.client_options import Backoff, Tls, parse_address, tls_context
 from echomesh.mesh.client_wire import failure, stage_error
 from echomesh.mesh.codes import Command, Purpose
+from echomesh.mesh.near import send_at_once
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 300.0  # a commit of gigabytes takes a while
@@ -132,6 +133,7 @@ class Direct:
         try:
             raw = socket.create_connection((server.urn, server.port), CONNECT_S)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            send_at_once(raw)
             self._socket = raw if self._tls is None else self._tls.wrap_socket(raw, server_hostname=server.urn)
             self._socket.settimeout(ANSWER_S)
         except ssl.SSLCertVerificationError as error:

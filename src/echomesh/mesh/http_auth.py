@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from echomesh.errors import LoginBusy
 from echomesh.mesh.codes import ENVIRONMENTS, ErrorCode, Status
 from echomesh.mesh.http_problems import Problem, from_error, retry, unavailable
+from echomesh.mesh.near import is_loopback
 from echomesh.mesh.ports import AccessPort, Rights
-from echomesh.mesh.server import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import math
 import ssl
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from echomesh.mesh.bodies import Server
 from echomesh.mesh.bridging import Bridge
 from echomesh.mesh.core import MeshCore
 from echomesh.mesh.log_port import AsyncLogPort
+from echomesh.mesh.near import is_loopback, send_at_once
 from echomesh.mesh.options import MeshOptions
 from echomesh.mesh.outlet import Outlet
 from echomesh.mesh.pipe import Pipe
@@ -213,6 +213,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(HIGH_WATER)
         self._outlet = Outlet(self.transport)
+        send_at_once(transport.get_extra_info("socket"))
         address = transport.get_extra_info("peername")
         host = address[0] if isinstance(address, tuple) else "local"
         now = self.server._loop.time()
@@ -299,11 +300,3 @@ class _Wire(asyncio.BufferedProtocol):
             self.connection.lost(self.server._loop.time())
             self.server._progress.set()
             self.server.flush_soon()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

@@ -15,8 +15,9 @@ import pyspark
 from echomesh.spark.cache import kept
 
 # Spark puts archives of its own before all other packages. Those of its sources have no compiled files, so that each
-# worker would compile PySpark anew: half a second for every query, and the same code is installed. Spark tells workers of
-# tasks how many threads libraries may start, and those of sources not: NumPy's would wait for work in a loop, on all cores.
+# worker would compile PySpark anew: half a second for every query, and the same code is installed.
+# Spark tells workers of tasks how many threads libraries may start, but not those of sources: NumPy's would wait for
+# work in a loop, on all cores.
 _SHIM: Final = """\
 #!/bin/sh
 set -f
