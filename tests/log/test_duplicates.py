@@ -175,6 +175,25 @@ def test_staged_rows_are_in_the_window_as_soon_as_they_are_committed(tmp_path: P
         assert log.append_many("a", [event(1), event(2)]) == [1, 2]
 
 
+@pytest.mark.parametrize("adopt_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("sizes", [[30, 40, 50], [45, 75], [70, 50], [120], [119, 1]])
+def test_of_more_staged_rows_than_the_window_holds_it_has_the_last(
+    tmp_path: Path, sizes: list[int], adopt_bytes: int
+) -> None:
+    with TopicLog(tmp_path, options(duplicate_events=50, adopt_bytes=adopt_bytes, segment_bytes=1 << 20)) as log:
+        log.append("a", event(500))
+        numbers, stages = iter(range(120)), []
+        for size in sizes:
+            made = log.stage("w", 0, "r")
+            for _ in range(size):
+                made.add("a", event(next(numbers)))
+            stages.append(made.close().stage)
+        log.commit("w", 0, "r", stages)
+        known = [119, 100, 76, 75, 74, 72]
+        assert log.append_many("a", [event(number) for number in known]) == [1 + number for number in known]
+        assert log.append_many("a", [event(number) for number in (0, 30, 68, 69, 500)]) == [121, 122, 123, 124, 125]
+
+
 def test_a_window_with_staged_rows_between_forgets_exactly_what_was_not_committed() -> None:
     window = Window(WindowBudget(1 << 20), bytes(16), 100, 10**18)
     for number, offset in [(0, 0), (1, 10), (2, 11), (3, 1), (4, 2)]:

@@ -313,6 +313,8 @@ cdef class Window:
         cdef uint64_t hash[2]
         with nogil:
             for i in range(count):
+                memcpy(hash, &hashes[min(i + AHEAD, count - 1) * 16], 16)
+                self.expect(hash)
                 memcpy(hash, &hashes[i * 16], 16)
                 if (hash[0] or hash[1]) and self.look(hash, now) < 0:
                     self.keep(hash, first + i, now)
