@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from echomesh.spark.interpreter import find_python
+from tests.native.support.processes import eventually
 
 HOME = Path(pyspark.__file__).resolve().parent
 SET = [name for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name in os.environ]
@@ -23,6 +27,11 @@ def told(shim: str, program: str, paths: list[str]) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
     found = subprocess.run([shim, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return found.stdout.splitlines()
+
+
+def gone(process: int) -> bool:
+    """Whether it has ended."""
+    return not Path(f"/proc/{process}").exists()
 
 
 def test_archives_of_spark_are_left_out_and_nothing_else(tmp_path: Path) -> None:
@@ -48,6 +57,29 @@ def test_libraries_start_one_thread_unless_more_are_wished(monkeypatch: pytest.M
     assert told(find_python({}), program, []) == ["1"]
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert told(find_python({}), program, []) == ["4"]
+
+
+def test_a_worker_whose_connection_was_closed_ends_without_a_word() -> None:
+    """As Spark does it: it asks for a worker, and closes the connection before it has said anything."""
+    command = [find_python({}), "-m", "pyspark.daemon", "pyspark.sql.worker.create_data_source"]
+    with tempfile.TemporaryDirectory() as short:  # the name of a socket may not be long
+        environment = {
+            **os.environ,
+            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": short,
+            "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        }
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as factory:
+            assert factory.stdout is not None
+            path = factory.stdout.read(int.from_bytes(factory.stdout.read(4), "big")).decode()
+            for _ in range(3):
+                with socket.socket(socket.AF_UNIX) as line:
+                    line.connect(path)
+                    worker = int.from_bytes(line.recv(4, socket.MSG_WAITALL), "big")
+                eventually(functools.partial(gone, worker))
+            said = factory.communicate()[1]
+    assert said == b""
 
 
 def test_another_spark_keeps_its_own_sources(tmp_path: Path) -> None:

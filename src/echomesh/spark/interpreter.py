@@ -18,6 +18,8 @@ from echomesh.spark.cache import kept
 # worker would compile PySpark anew: half a second for every query, and the same code is installed.
 # Spark tells workers of tasks how many threads libraries may start, but not those of sources: NumPy's would wait for
 # work in a loop, on all cores.
+# It closes the connection of a worker that had nothing to do for a minute, and what starts workers would print where
+# each of them noticed that.
 _SHIM: Final = """\
 #!/bin/sh
 set -f
@@ -29,8 +31,28 @@ for path in $PYTHONPATH; do
         *) left=$left${{left:+:}}$path ;;
     esac
 done
+case "$1 $2" in
+    "-m pyspark.daemon") shift 2; set -- -c {daemon} "$@" ;;
+esac
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-1}}"
 PYTHONPATH=$left exec {python} "$@"
+"""
+
+_DAEMON: Final = """\
+import pyspark.daemon as daemon
+
+worker = daemon.worker
+
+
+def until_closed(*arguments):
+    try:
+        return worker(*arguments)
+    except BrokenPipeError:
+        return 1
+
+
+daemon.worker = until_closed
+daemon.manager()
 """
 
 
@@ -41,7 +63,7 @@ def find_python(environment: Mapping[str, str] | None = None) -> str:
     if "SPARK_HOME" in found and Path(found["SPARK_HOME"]).resolve() != home.resolve():
         return sys.executable  # that Spark may have another version than what is installed here
     named = found.get("SPARK_HOME", str(home.resolve()))
-    text = _SHIM.format(home=shlex.quote(named), python=shlex.quote(sys.executable))
+    text = _SHIM.format(home=shlex.quote(named), python=shlex.quote(sys.executable), daemon=shlex.quote(_DAEMON))
 
     def write(shim: Path) -> None:
         shim.write_text(text)
